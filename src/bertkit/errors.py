@@ -1,0 +1,21 @@
+"""The errors a user can meet. Each is one line: what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """A mistake the user can mend. The command line prints it as one line and exits with code 2.
+
+    Write the message as "what is wrong, where; what to do", without a trailing full stop.
+    """
+
+
+class Interrupted(Exception):  # noqa: N818 - not an error: the user asked for it
+    """Ctrl-C or SIGTERM ended a long command after it had saved its work.
+
+    `signal` is the signal's number; the command line exits with 128 + signal, as shells do.
+    """
+
+    def __init__(self, message: str, signal: int) -> None:
+        super().__init__(message)
+        self.signal = signal

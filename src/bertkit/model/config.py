@@ -1,0 +1,84 @@
+"""Sizes of the encoder: the paper's two and the small ones released later, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bertkit.errors import UserError
+
+Activation = Literal["gelu", "gelu_tanh", "relu"]
+PositionInit = Literal["normal", "sinusoidal"]
+
+
+@dataclass
+class ModelConfig:
+    """Everything that fixes the shape and the arithmetic of an encoder (paper, section 3).
+
+    `activation` "gelu" is the erf form that the released weights were trained with, "gelu_tanh"
+    the approximation that the reference release uses since February 2019.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    layers: int
+    heads: int
+    intermediate_size: int
+    max_positions: int = 512
+    segment_types: int = 2
+    activation: Activation = "gelu"
+    hidden_dropout: float = 0.1
+    attention_dropout: float = 0.1
+    layer_norm_eps: float = 1e-12
+    initializer_range: float = 0.02
+    position_init: PositionInit = "normal"
+    pad_id: int = 0
+
+    def __post_init__(self) -> None:
+        if self.hidden_size % self.heads:
+            raise UserError(
+                f"hidden size {self.hidden_size} is not a multiple of {self.heads} heads; "
+                "choose a hidden size that the heads divide"
+            )
+
+    @property
+    def head_size(self) -> int:
+        return self.hidden_size // self.heads
+
+
+SIZES: dict[str, tuple[int, int, int]] = {
+    "tiny": (2, 128, 2),
+    "mini": (4, 256, 4),
+    "small": (4, 512, 8),
+    "medium": (8, 512, 8),
+    "base": (12, 768, 12),
+    "large": (24, 1024, 16),
+}
+"""(layers, hidden size, heads); the feed-forward is always four times the hidden size."""
+
+
+def model_config(name: str, vocab_size: int, **changes: object) -> ModelConfig:
+    """The configuration of a named size, or of `LAYERSxHIDDENxHEADS` such as `2x256x4`.
+
+    Raises UserError for a name that is neither.
+    """
+    if name in SIZES:
+        layers, hidden, heads = SIZES[name]
+    else:
+        try:
+            layers, hidden, heads = (int(part) for part in name.split("x"))
+        except ValueError:
+            raise UserError(
+                f"no model size '{name}'; choose one of {', '.join(SIZES)} "
+                "or give LAYERSxHIDDENxHEADS, as 2x256x4"
+            ) from None
+    config = ModelConfig(
+        vocab_size=vocab_size,
+        hidden_size=hidden,
+        layers=layers,
+        heads=heads,
+        intermediate_size=4 * hidden,
+    )
+    for field, value in changes.items():
+        setattr(config, field, value)
+    return config
