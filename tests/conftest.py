@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-WORDS = ["the", "a", "of", "and", "to", "in", "is", "was", "it", "he", "she", "man", "woman", "dog", "cat", "house", "river", "city", "day", "night", "went", "came", "saw", "ran", "sat", "read", "wrote", "good", "bad", "old", "new", "big", "small", "red", "green", "store", "milk", "bought", "##s", "##ed", "##ing", "##er", "##ly", "##un", "un", "##aff", "##able", "want", "##want", "run", "play", "我", "你", "他", "是", "的", "不", "好", "书", "店", "人"]
+WORDS = (
+    "the a of and to in is was it he she man woman dog cat house river city day night "
+    "went came saw ran sat read wrote good bad old new big small red green store milk bought "
+    "##s ##ed ##ing ##er ##ly ##un un ##aff ##able want ##want run play "
+    "我 你 他 是 的 不 好 书 店 人"
+)
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +50,7 @@ def tiny_vocabulary() -> list[str]:
     """A WordPiece vocabulary of about a hundred entries: letters, a few words, some Chinese."""
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
     entries = [*SPECIAL_TOKENS, *".,!?'\"-()", *"0123456789", *letters]
-    entries += ["##" + letter for letter in letters] + WORDS
+    entries += ["##" + letter for letter in letters] + WORDS.split()
     return list(dict.fromkeys(entries))
 
 
