@@ -120,7 +120,7 @@ def _read_all(
                 empty = False
                 yield document
         except UnicodeDecodeError:
-            raise _broken_utf8(source.path) from None
+            raise broken_utf8(source.path, ", or use --errors replace") from None
         except OSError as error:
             raise UserError(f"cannot read {source.path}: {error.strerror}") from error
         if empty and (source.explicit or len(sources) == 1):
@@ -290,8 +290,11 @@ def _json_kind(value: object) -> str:
     return kinds.get(type(value), "number")
 
 
-def _broken_utf8(path: Path) -> UserError:
-    """The error for a file that is not UTF-8, with the place of its first broken byte."""
+def broken_utf8(path: Path, alternative: str = "") -> UserError:
+    """The error for a file that is not UTF-8, with the place of its first broken byte.
+
+    `alternative` names what the user can do other than convert the file.
+    """
     offset = 0
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
@@ -303,7 +306,7 @@ def _broken_utf8(path: Path) -> UserError:
                 position = offset + error.start
                 return UserError(
                     f"{path} is not UTF-8 at byte {position} (0x{line[error.start]:02x}, line "
-                    f"{number}); convert it to UTF-8, or use --errors replace"
+                    f"{number}); convert it to UTF-8{alternative}"
                 )
             offset += len(line)
     return UserError(f"{path} changed while it was read; run again")
