@@ -1,9 +1,9 @@
 """The encoder's input: the tokens of all sequences end to end, without padding.
 
-    sequence   [CLS] a b [SEP]   [CLS] c [SEP]
-    tokens      101  7 8  102     101  9  102       [tokens]
-    positions     0  1 2    3       0  1    2       [tokens]
-    bounds        0                 4             7 [sequences + 1]
+sequence   [CLS] a b [SEP]   [CLS] c [SEP]
+tokens      101  7 8  102     101  9  102       [tokens]
+positions     0  1 2    3       0  1    2       [tokens]
+bounds        0                 4             7 [sequences + 1]
 """
 
 from __future__ import annotations

@@ -1,0 +1,146 @@
+"""Multi-head self-attention over sequences that lie end to end (paper, section 3).
+
+In: the packed projections [tokens, 3 * hidden] of a flat batch. Out: [tokens, hidden]. A token
+attends to the tokens of its own sequence only. Two back-ends give the same numbers:
+
+    matmul   the plain one: softmax(q k / sqrt(d)) v as matrix products, with its own backward
+    sdpa     torch's scaled_dot_product_attention, which is faster where nothing is differentiated
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from bertkit.model.batch import FlatBatch
+from bertkit.model.dropout import keep_mask, keep_scale
+
+Backend = Literal["matmul", "sdpa"]
+BACKENDS: tuple[Backend, ...] = ("matmul", "sdpa")
+
+
+@dataclass
+class Layout:
+    """Where the tokens of a flat batch stand in [sequences, length], made once for all layers.
+
+    Attributes:
+        sequences, length: of the padded form; `length` is that of the longest sequence.
+        slots: [tokens] index into sequences * length, or None where nothing is padded, so that
+            the padded form is a mere view.
+        mask: [sequences, 1, 1, length] added to the scores: 0 at tokens, very negative at
+            padding; None where nothing is padded.
+    """
+
+    sequences: int
+    length: int
+    slots: Tensor | None
+    mask: Tensor | None
+
+    @classmethod
+    def of(cls, batch: FlatBatch, dtype: torch.dtype) -> Layout:
+        sequences, length = batch.sequences, batch.max_length
+        if batch.tokens == sequences * length:
+            return cls(sequences, length, None, None)
+        device = batch.token_ids.device
+        numbers = torch.repeat_interleave(
+            torch.arange(sequences, device=device), batch.lengths, output_size=batch.tokens
+        )
+        padding = torch.arange(length, device=device) >= batch.lengths[:, None]
+        # The smallest finite number, not minus infinity: no row of scores can become NaN.
+        mask = torch.zeros(sequences, length, dtype=dtype, device=device)
+        mask.masked_fill_(padding, torch.finfo(dtype).min)
+        return cls(sequences, length, numbers * length + batch.positions, mask[:, None, None, :])
+
+    def pad(self, flat: Tensor) -> Tensor:
+        """[tokens, features] -> [sequences, length, features], zeros at padding."""
+        if self.slots is None:
+            return flat.view(self.sequences, self.length, flat.shape[1])
+        padded = flat.new_zeros(self.sequences * self.length, flat.shape[1])
+        padded.index_copy_(0, self.slots, flat)
+        return padded.view(self.sequences, self.length, flat.shape[1])
+
+    def flatten(self, padded: Tensor) -> Tensor:
+        """[sequences, length, features] -> [tokens, features]."""
+        flat = padded.reshape(self.sequences * self.length, padded.shape[2])
+        return flat if self.slots is None else flat.index_select(0, self.slots)
+
+
+def attend(qkv: Tensor, layout: Layout, heads: int, rate: float, backend: Backend) -> Tensor:
+    """Attention of every token over its sequence.
+
+    Args:
+        qkv: [tokens, 3 * hidden], the queries, keys and values of all heads side by side.
+        layout: of the same batch.
+        heads: how many heads share the hidden size.
+        rate: dropout on the attention probabilities, 0 in evaluation.
+        backend: "matmul" or "sdpa".
+
+    Returns:
+        [tokens, hidden], the heads side by side.
+    """
+    if backend == "matmul":
+        return _Attention.apply(qkv, layout, heads, rate)
+    hidden = qkv.shape[1] // 3
+    # [3, sequences, heads, length, head]
+    padded = layout.pad(qkv).view(layout.sequences, layout.length, 3, heads, hidden // heads)
+    query, key, value = padded.permute(2, 0, 3, 1, 4).unbind(0)
+    context = F.scaled_dot_product_attention(
+        query, key, value, attn_mask=layout.mask, dropout_p=rate
+    )
+    return layout.flatten(context.transpose(1, 2).reshape(layout.sequences, layout.length, hidden))
+
+
+class _Attention(torch.autograd.Function):
+    """The plain back-end. Keeps queries, keys, values, probabilities and a one-byte mask."""
+
+    @staticmethod
+    def forward(ctx: Any, qkv: Tensor, layout: Layout, heads: int, rate: float) -> Tensor:
+        sequences, length, hidden = layout.sequences, layout.length, qkv.shape[1] // 3
+        size = hidden // heads
+        # [3, sequences * heads, length, head]
+        packed = layout.pad(qkv).view(sequences, length, 3, heads, size)
+        packed = packed.permute(2, 0, 3, 1, 4).reshape(3, sequences * heads, length, size)
+        query, key, value = packed.unbind(0)
+        scores = torch.bmm(query, key.transpose(1, 2)).mul_(size**-0.5)  # [.., query, key]
+        if layout.mask is not None:
+            scores.view(sequences, heads, length, length).add_(layout.mask)
+        probabilities = torch.softmax(scores, dim=-1)
+        mask, weights = None, probabilities
+        if rate:
+            mask = keep_mask(probabilities.shape, rate, qkv.device)
+            weights = (probabilities * mask).mul_(keep_scale(rate))
+        context = torch.bmm(weights, value)  # [.., query, head]
+        ctx.save_for_backward(packed, probabilities, mask)
+        ctx.layout, ctx.heads, ctx.rate = layout, heads, rate
+        context = context.view(sequences, heads, length, size).transpose(1, 2)
+        return layout.flatten(context.reshape(sequences, length, hidden))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        packed, probabilities, mask = ctx.saved_tensors
+        layout, heads = ctx.layout, ctx.heads
+        sequences, length, hidden = layout.sequences, layout.length, gradient.shape[1]
+        size = hidden // heads
+        query, key, value = packed.unbind(0)
+        # [sequences * heads, length, head]
+        gradient = layout.pad(gradient.contiguous()).view(sequences, length, heads, size)
+        gradient = gradient.transpose(1, 2).reshape(sequences * heads, length, size)
+        weights = probabilities
+        of_weights = torch.bmm(gradient, value.transpose(1, 2))
+        if mask is not None:
+            scale = keep_scale(ctx.rate)
+            weights = (probabilities * mask).mul_(scale)
+            of_weights = (of_weights * mask).mul_(scale)
+        of_packed = torch.empty_like(packed)
+        torch.bmm(weights.transpose(1, 2), gradient, out=of_packed[2])
+        of_scores = torch._softmax_backward_data(
+            of_weights, probabilities, -1, probabilities.dtype
+        ).mul_(size**-0.5)
+        torch.bmm(of_scores, key, out=of_packed[0])
+        torch.bmm(of_scores.transpose(1, 2), query, out=of_packed[1])
+        of_qkv = of_packed.view(3, sequences, heads, length, size).permute(1, 3, 0, 2, 4)
+        return layout.flatten(of_qkv.reshape(sequences, length, 3 * hidden)), None, None, None

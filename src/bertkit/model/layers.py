@@ -1,0 +1,64 @@
+"""The small layers everything is made of: Linear, LayerNorm, activations, and how weights start.
+
+Master weights stay float32. `compute_dtype` is the type a matrix product runs in: a Linear casts
+its input and weights to it, so that no autocast is needed and the choice is visible. LayerNorm
+takes its statistics in float32 whatever the type of its input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": lambda values: F.gelu(values, approximate="tanh"),
+    "relu": F.relu,
+}
+"""The three named activations; "gelu" is the erf form (faithful to the released weights)."""
+
+
+def truncated_normal_(weight: Tensor, deviation: float) -> None:
+    """Fills `weight` as the reference release does: normal, cut (redrawn) at two deviations."""
+    nn.init.trunc_normal_(weight, std=deviation, a=-2 * deviation, b=2 * deviation)
+
+
+class Linear(nn.Module):
+    """`inputs @ weight.T + bias` in the compute type: [..., inputs] -> [..., outputs]."""
+
+    def __init__(self, inputs: int, outputs: int, deviation: float = 0.02) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(outputs, inputs))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+        self.compute_dtype = torch.float32
+        truncated_normal_(self.weight.data, deviation)
+
+    def forward(self, values: Tensor) -> Tensor:
+        dtype = self.compute_dtype
+        return F.linear(values.to(dtype), self.weight.to(dtype), self.bias.to(dtype))
+
+    def extra_repr(self) -> str:
+        outputs, inputs = self.weight.shape
+        return f"inputs={inputs}, outputs={outputs}"
+
+
+class LayerNorm(nn.Module):
+    """Normalises the last dimension to mean 0 and variance 1, then scales and shifts it."""
+
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.bias = nn.Parameter(torch.zeros(size))
+        self.eps = eps
+
+    def forward(self, values: Tensor) -> Tensor:
+        weight, bias = self.weight, self.bias
+        if values.device.type != "cpu":  # only the CPU kernel takes mixed types
+            weight, bias = weight.to(values.dtype), bias.to(values.dtype)
+        return F.layer_norm(values, (values.shape[-1],), weight, bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"size={self.weight.numel()}, eps={self.eps}"
