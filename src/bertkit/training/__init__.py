@@ -1,0 +1,1 @@
+"""What every training shares: the loop, optimizer, schedule, restart points, logs and seeds."""

@@ -1,0 +1,58 @@
+"""The configuration of `bertkit pretrain`. The defaults are the paper's (appendix A.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bertkit.config import option
+from bertkit.model.config import PositionInit
+from bertkit.training.config import Precision
+
+
+@dataclass
+class PretrainConfig:
+    """Pre-train a BERT on a prepared corpus: masked LM and next sentence."""
+
+    corpus: str = option(help="the corpus that 'bertkit prepare' wrote", positional=True)
+    output: str = option(help="folder of the run; the same command continues it", short="o")
+    model: str = option(
+        "base",
+        help="tiny, mini, small, medium, base, large, or LAYERSxHIDDENxHEADS as 2x256x4",
+    )
+    sequence_length: int = option(128, help="tokens of a sentence pair, special tokens included")
+    batch_size: int = option(256, help="sequences in a step")
+    micro_batch_size: int = option(
+        32, help="sequences in one forward pass; a step is made of several"
+    )
+    steps: int = option(1_000_000, help="updates of the weights")
+    max_minutes: float | None = option(
+        None,
+        help="instead of --steps: as many steps as fit these minutes, measured once at the start",
+    )
+    learning_rate: float = option(1e-4, help="the peak, at the end of the warm-up")
+    warmup: float = option(0.01, help="share of the steps in which the learning rate rises")
+    weight_decay: float = option(0.01, help="not on LayerNorm and biases")
+    beta2: float = option(0.999, help="AdamW's second moment decay")
+    dropout: float = option(0.1, help="at every site of the paper, attention included")
+    mask_rate: float = option(0.15, help="share of the tokens that the masked LM predicts")
+    max_predictions: int | None = option(
+        None, help="most predictions in a sequence; default: the mask rate's share of its length"
+    )
+    short_probability: float = option(0.1, help="how often a document's pairs are shorter")
+    position_init: PositionInit = option(
+        "normal", help="how position embeddings start; sinusoidal helps very short runs"
+    )
+    max_positions: int | None = option(
+        None, help="positions that the model has; default: 512, or more for longer sequences"
+    )
+    precision: Precision = option(
+        "auto", help="fp32, bf16, or auto: bf16 where the processor is fast at it"
+    )
+    evaluate_steps: int = option(1000, help="steps between evaluations on the held-out documents")
+    evaluate_examples: int = option(1024, help="held-out pairs to evaluate on")
+    checkpoint_steps: int = option(1000, help="steps between restart points")
+    keep_checkpoints: int = option(2, help="restart points that stay on disk")
+    log_steps: int = option(10, help="steps between lines of the log")
+    workers: int = option(1, help="1 builds batches in the background, 0 between the steps")
+    seed: int = option(0, help="of pairs, masks, dropout and initial weights")
+    quiet: bool = option(False, help="print no progress")

@@ -1,0 +1,142 @@
+"""Restart points: everything a run needs to go on bit for bit, written whole or not at all.
+
+    run/checkpoints/step-00000100/
+        config.json, model.safetensors, ...   a Hugging Face directory, usable as it is
+        optimizer.safetensors                 AdamW's moments and step counts
+        state.json                            step, batch source's state, environment, checksums
+
+A point is written beside its place and renamed into it, so a kill at any moment leaves either
+the whole new point or none. Random generators need no state: see `seeds.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from bertkit.errors import UserError
+from bertkit.files import sha256, writing
+from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
+from bertkit.progress import say
+from bertkit.training.optimizer import moments, restore_moments
+
+FOLDER = "checkpoints"
+_STATE = "state.json"
+_OPTIMIZER = "optimizer.safetensors"
+_NAME = re.compile(r"step-(\d{8})")
+
+
+@dataclass
+class RestartPoint:
+    """A restart point found on disk, with its checksums verified."""
+
+    path: Path
+    step: int
+    source: dict[str, Any]
+    environment: dict[str, Any]
+
+
+def environment() -> dict[str, Any]:
+    """What must stay the same for a continued run to be the same bit for bit."""
+    return {
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "processor": torch.backends.cpu.get_cpu_capability(),
+    }
+
+
+def save_restart_point(
+    run: Path,
+    step: int,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    source: dict[str, Any],
+    keep: int,
+    companions: Callable[[Path], None] | None = None,
+) -> Path:
+    """Writes the restart point of `step` finished steps; leaves the newest `keep` on disk.
+
+    `companions` writes what should lie beside the weights, the tokenizer for example. Raises
+    UserError when the disk is full; the older points stay.
+    """
+    folder = run / FOLDER / f"step-{step:08d}"
+    with writing(folder) as partial:
+        partial.mkdir()
+        save_checkpoint(model, partial)
+        save_file(moments(model, optimizer), partial / _OPTIMIZER)
+        if companions is not None:
+            companions(partial)
+        state = {
+            "step": step,
+            "source": source,
+            "environment": environment(),
+            "sha256": {
+                path.name: sha256(path) for path in sorted(partial.iterdir()) if path.is_file()
+            },
+        }
+        (partial / _STATE).write_text(json.dumps(state, indent=2), encoding="utf-8")
+    for old in _folders(run)[keep:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return folder
+
+
+def newest_restart_point(run: Path) -> RestartPoint | None:
+    """The newest whole restart point; a damaged one is named and the one before it taken.
+
+    Raises UserError when there are restart points and none is whole.
+    """
+    folders = _folders(run)
+    for folder in folders:
+        point, problem = _read(folder)
+        if point is not None:
+            return point
+        say(f"the restart point {folder} is damaged ({problem}); trying the one before it")
+    if folders:
+        raise UserError(
+            f"every restart point in {run / FOLDER} is damaged; "
+            "remove that folder to start from the beginning"
+        )
+    return None
+
+
+def restore(point: RestartPoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Puts the weights and the optimizer's state of a restart point into place."""
+    loaded = load_checkpoint(point.path)
+    model.load_state_dict(loaded.model.state_dict())
+    restore_moments(model, optimizer, load_file(point.path / _OPTIMIZER))
+    now = environment()
+    changed = [
+        f"{name} {point.environment.get(name)} before, {value} now"
+        for name, value in now.items()
+        if point.environment.get(name) != value
+    ]
+    if changed:
+        say(f"continuing, but not bit for bit: {'; '.join(changed)}")
+
+
+def _folders(run: Path) -> list[Path]:
+    """Folders of restart points, newest first."""
+    if not (run / FOLDER).is_dir():
+        return []
+    return sorted((p for p in (run / FOLDER).iterdir() if _NAME.fullmatch(p.name)), reverse=True)
+
+
+def _read(folder: Path) -> tuple[RestartPoint | None, str]:
+    try:
+        state = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+        for name, checksum in state["sha256"].items():
+            if sha256(folder / name) != checksum:
+                return None, f"{name} has another checksum"
+        point = RestartPoint(folder, state["step"], state["source"], state["environment"])
+    except (OSError, ValueError, KeyError) as error:
+        return None, str(error)
+    return point, ""

@@ -1,0 +1,47 @@
+"""Options that every training by gradient shares. Stages copy them from their configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Precision = Literal["auto", "fp32", "bf16"]
+Schedule = Literal["linear", "constant"]
+
+
+@dataclass
+class TrainOptions:
+    """How to train. The defaults of the optimizer are the reference release's (optimization.py).
+
+    Attributes:
+        steps: updates of the weights.
+        learning_rate: the peak, reached at the end of the warm-up.
+        warmup_steps: steps of linear rise from near zero.
+        schedule: "linear" falls to near zero at the last step.
+        clip_norm: the gradient's global L2 norm is scaled down to this; 0 leaves it alone.
+        log_steps: steps from one line of the log to the next.
+        evaluate_steps: steps from one evaluation to the next; 0 evaluates at the end only.
+        checkpoint_steps: steps from one restart point to the next; 0 writes one only when the
+            run is interrupted.
+        keep_checkpoints: restart points that stay on disk.
+        workers: 1 or more builds batches in the background, 0 between the steps; the batches
+            are the same.
+    """
+
+    steps: int
+    learning_rate: float
+    warmup_steps: int = 0
+    schedule: Schedule = "linear"
+    weight_decay: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-6
+    clip_norm: float = 1.0
+    precision: Precision = "auto"
+    seed: int = 0
+    log_steps: int = 10
+    evaluate_steps: int = 0
+    checkpoint_steps: int = 0
+    keep_checkpoints: int = 2
+    workers: int = 1
+    quiet: bool = False
