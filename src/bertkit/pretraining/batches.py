@@ -130,9 +130,7 @@ class SpecialIds:
 def to_batch(examples: Examples) -> Batch:
     """A micro-batch for the model and the objective."""
     return Batch(
-        inputs=FlatBatch.from_arrays(
-            examples.token_ids, examples.segment_ids, examples.lengths
-        ),
+        inputs=FlatBatch.from_arrays(examples.token_ids, examples.segment_ids, examples.lengths),
         targets={
             "masked": torch.from_numpy(examples.masked),
             "masked_ids": torch.from_numpy(examples.original_ids[examples.masked]),

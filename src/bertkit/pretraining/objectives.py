@@ -29,10 +29,10 @@ class MaskedLMAndNextSentence:
             batch.targets["next_sentence"],
         )
         return LossSums(
-            losses={"mlm": losses.masked_lm, "nsp": losses.next_sentence},
+            losses={"mlm": losses.mlm_loss, "nsp": losses.nsp_loss},
             metrics={
-                "mlm_accuracy": (losses.masked_lm_correct, counts["mlm"]),
-                "nsp_accuracy": (losses.next_sentence_correct, counts["nsp"]),
+                "mlm_accuracy": (losses.mlm_correct, counts["mlm"]),
+                "nsp_accuracy": (losses.nsp_correct, counts["nsp"]),
             },
         )
 

@@ -1,26 +1,33 @@
-"""Memory that a step frees is kept for the next one.
+"""The C allocator of Linux, told to keep the memory that a training step uses again and again.
 
-glibc gives large blocks back to the system at each free; a training step frees and takes the
-same gigabytes again and again, and page faults then eat a fifth to two fifths of its time.
+glibc maps large blocks afresh and gives them back at each free, so a step pays for page faults on
+the same gigabytes over and over: 20 to 40 % of its time on a CPU. Kept memory costs nothing but
+that the process stays as large as its largest step.
 """
 
 from __future__ import annotations
 
 import ctypes
-import platform
+import sys
 
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
-"""Parameters of glibc's mallopt(3)."""
+# Parameters of mallopt(3), from malloc.h.
+M_TRIM_THRESHOLD = -1
+M_TOP_PAD = -2
+M_MMAP_MAX = -4
+
+TOP_PAD_BYTES = 200_000_000
+"""The heap grows by this much at a time."""
 
 
-def keep_freed_memory() -> bool:
-    """Tells glibc's allocator to keep what is freed; True where there is a glibc that obeys."""
-    if platform.libc_ver()[0] != "glibc":
+def keep_memory() -> bool:
+    """Tells glibc to keep freed memory. Returns False where the C library is another.
+
+    Call it before the first large tensors: it changes what happens from then on.
+    """
+    if not sys.platform.startswith("linux"):
         return False
-    mallopt = ctypes.CDLL(None).mallopt
-    settings = (
-        (_M_MMAP_MAX, 0),
-        (_M_TRIM_THRESHOLD, 2**31 - 1),
-        (_M_TOP_PAD, 64 * 2**20),
-    )
-    return all([mallopt(name, value) == 1 for name, value in settings])
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "gnu_get_libc_version"):  # musl has a mallopt that does nothing
+        return False
+    settings = ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, -1), (M_TOP_PAD, TOP_PAD_BYTES))
+    return all([library.mallopt(parameter, value) == 1 for parameter, value in settings])

@@ -1,0 +1,276 @@
+"""`bertkit pretrain`: a corpus in, a Hugging Face directory out, restartable at any moment.
+
+RUN/pretrain.yaml     the configuration; the same command with the same options continues
+RUN/run.json          facts fixed at the first start: the corpus' identity, the steps
+RUN/log.jsonl, RUN/tensorboard/, RUN/checkpoints/
+RUN/config.json, model.safetensors, vocab.txt, ...   once the run is done
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from bertkit import config as configurations
+from bertkit.corpus.format import Corpus, CorpusSplit
+from bertkit.errors import UserError
+from bertkit.files import writing, writing_into
+from bertkit.formats.huggingface import save_checkpoint
+from bertkit.model.bert import PretrainingModel
+from bertkit.model.config import ModelConfig, model_config
+from bertkit.pretraining.batches import PretrainingSource, SpecialIds, to_batch
+from bertkit.pretraining.config import PretrainConfig
+from bertkit.pretraining.masking import MaskOptions, default_max_predictions
+from bertkit.pretraining.objectives import MaskedLMAndNextSentence, evaluate
+from bertkit.pretraining.plan import RANDOM_NEXT, PlanOptions
+from bertkit.progress import say
+from bertkit.text.tokenizer import Tokenizer
+from bertkit.training.batch import Batch
+from bertkit.training.calibrate import seconds_per_step, steps_in
+from bertkit.training.config import TrainOptions
+from bertkit.training.loop import train
+from bertkit.training.seeds import seed_initial_weights
+
+MAY_CHANGE = frozenset({"workers", "quiet", "keep_checkpoints", "output"})
+"""Options that may differ when a run is continued, for they change no number in it."""
+
+
+@dataclass
+class PretrainResult:
+    """What a pre-training run did.
+
+    Attributes:
+        epochs: passes over the corpus, in examples.
+        seconds: of training, evaluation left out, over all parts of an interrupted run.
+        dev: means on held-out pairs: losses, accuracies, perplexity; empty without held-out
+            documents.
+    """
+
+    run: str
+    parameters: int
+    steps: int
+    epochs: float
+    seconds: float
+    resumed_from: int
+    dev: dict[str, float]
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.run}: {self.parameters:,} parameters, {self.steps:,} steps "
+            f"({self.epochs:.2f} epochs) in {self.seconds / 60:.1f} minutes"
+        ]
+        if self.dev:
+            lines.append(
+                f"held out: masked LM accuracy {self.dev['mlm_accuracy']:.1%}, "
+                f"perplexity {self.dev['mlm_perplexity']:.1f}; "
+                f"next sentence accuracy {self.dev['nsp_accuracy']:.1%}"
+            )
+        lines.append(f'next: bertkit fill {self.run} "text with a [MASK]"')
+        return "\n".join(lines)
+
+
+def pretrain(config: PretrainConfig) -> PretrainResult:
+    """Pre-trains a model on `config.corpus`, or continues the run in `config.output`.
+
+    Raises:
+        UserError: the corpus is too small or of one document, the run in `config.output` was
+            started with other options, or any of what `Corpus.open` and `train` raise.
+        Interrupted: after Ctrl-C or SIGTERM; the same call continues.
+    """
+    corpus = Corpus.open(config.corpus)
+    tokenizer = corpus.tokenizer()
+    run = Path(config.output)
+    _check(config, corpus)
+    _claim(run, config)
+    sizes = _model_config(config, tokenizer)
+    seed_initial_weights(config.seed)
+    model = PretrainingModel(sizes)
+    source = _source(config, corpus.splits["train"], tokenizer)
+    objective = MaskedLMAndNextSentence()
+    plan = source.plan(0)
+    say(
+        f"{len(plan):,} sentence pairs an epoch, "
+        f"{(plan['flags'] & RANDOM_NEXT).mean():.1%} of them with a random next",
+        config.quiet,
+    )
+    options = _train_options(config, config.steps)
+    facts = _facts(run, config, corpus, model, objective, source, options)
+    options = _train_options(config, facts["steps"])
+    held_out = _held_out(config, corpus, tokenizer)
+    result = train(
+        model,
+        objective,
+        source,
+        options,
+        run,
+        evaluate=(lambda model: evaluate(model, held_out, objective)) if held_out else None,
+        companions=tokenizer.save,
+        label="pretrain",
+    )
+    with writing_into(run) as partial:
+        save_checkpoint(model, partial)
+        tokenizer.save(partial)
+    return PretrainResult(
+        run=str(run),
+        parameters=sum(p.numel() for p in model.parameters()),
+        steps=result.steps,
+        epochs=result.steps * config.batch_size / len(plan),
+        seconds=result.seconds,
+        resumed_from=result.resumed_from,
+        dev=result.dev,
+    )
+
+
+def plan_options(config: PretrainConfig) -> PlanOptions:
+    """What the configuration says about the plan."""
+    return PlanOptions(
+        sequence_length=config.sequence_length,
+        short_probability=config.short_probability,
+        seed=config.seed,
+    )
+
+
+def mask_options(config: PretrainConfig, tokenizer: Tokenizer) -> MaskOptions:
+    """What the configuration says about masking."""
+    return MaskOptions(
+        mask_id=tokenizer.mask_id,
+        vocab_size=len(tokenizer),
+        rate=config.mask_rate,
+        max_predictions=config.max_predictions
+        or default_max_predictions(config.sequence_length, config.mask_rate),
+    )
+
+
+def _source(config: PretrainConfig, split: CorpusSplit, tokenizer: Tokenizer) -> PretrainingSource:
+    return PretrainingSource(
+        split,
+        plan_options(config),
+        mask_options(config, tokenizer),
+        SpecialIds(tokenizer.cls_id, tokenizer.sep_id),
+        config.batch_size,
+        min(config.micro_batch_size, config.batch_size),
+    )
+
+
+def _held_out(config: PretrainConfig, corpus: Corpus, tokenizer: Tokenizer) -> list[Batch]:
+    """The first pairs of the dev part's permuted order; empty when it has too few documents."""
+    split = corpus.splits.get("dev")
+    if split is None or len(split.document_bounds) < 3 or not config.evaluate_examples:
+        say("no held-out documents to evaluate on", config.quiet)
+        return []
+    source = _source(config, split, tokenizer)
+    count = min(config.evaluate_examples, len(source.plan(0)))
+    return [
+        to_batch(part)
+        for first in range(0, count, source.micro_batch_size)
+        for part in source.examples(first, min(source.micro_batch_size, count - first))
+    ]
+
+
+def _model_config(config: PretrainConfig, tokenizer: Tokenizer) -> ModelConfig:
+    return model_config(
+        config.model,
+        len(tokenizer),
+        hidden_dropout=config.dropout,
+        attention_dropout=config.dropout,
+        position_init=config.position_init,
+        max_positions=config.max_positions or max(512, config.sequence_length),
+        pad_id=tokenizer.pad_id,
+    )
+
+
+def _train_options(config: PretrainConfig, steps: int) -> TrainOptions:
+    return TrainOptions(
+        steps=steps,
+        learning_rate=config.learning_rate,
+        warmup_steps=round(config.warmup * steps),
+        weight_decay=config.weight_decay,
+        beta2=config.beta2,
+        precision=config.precision,
+        seed=config.seed,
+        log_steps=config.log_steps,
+        evaluate_steps=config.evaluate_steps,
+        checkpoint_steps=config.checkpoint_steps,
+        keep_checkpoints=config.keep_checkpoints,
+        workers=config.workers,
+        quiet=config.quiet,
+    )
+
+
+def _check(config: PretrainConfig, corpus: Corpus) -> None:
+    tokens = corpus.splits["train"].tokens
+    if tokens < config.sequence_length:
+        raise UserError(
+            f"the corpus {config.corpus} has {tokens} tokens to train on, fewer than one sequence "
+            f"of {config.sequence_length}; prepare more text or lower --sequence-length"
+        )
+    if config.sequence_length < 8:
+        raise UserError("--sequence-length is below 8; a sentence pair needs more tokens")
+    if config.max_positions is not None and config.max_positions < config.sequence_length:
+        raise UserError(
+            f"--sequence-length {config.sequence_length} is longer than the model's "
+            f"{config.max_positions} positions; raise --max-positions"
+        )
+
+
+def _claim(run: Path, config: PretrainConfig) -> None:
+    """Writes the configuration into a new run; refuses a folder that holds something else."""
+    saved = run / "pretrain.yaml"
+    if saved.exists():
+        before = configurations.load(PretrainConfig, saved)
+        changes = [
+            f"{name} was {old}, is {new}"
+            for (name, old), new in zip(
+                configurations.to_dict(before).items(),
+                configurations.to_dict(config).values(),
+                strict=True,
+            )
+            if old != new and name not in MAY_CHANGE
+        ]
+        if changes:
+            raise UserError(
+                f"{run} holds a run with other options ({'; '.join(changes)}); "
+                "give the same options to continue it, or another --output"
+            )
+        return
+    if run.is_dir() and any(run.iterdir()):
+        raise UserError(f"{run} is not empty and not a pre-training run; give another --output")
+    configurations.save(config, saved)
+
+
+def _facts(
+    run: Path,
+    config: PretrainConfig,
+    corpus: Corpus,
+    model: nn.Module,
+    objective: MaskedLMAndNextSentence,
+    source: PretrainingSource,
+    options: TrainOptions,
+) -> dict[str, Any]:
+    """The corpus' identity and the number of steps, fixed when the run starts."""
+    path = run / "run.json"
+    if path.exists():
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        if facts["corpus"] != corpus.identity:
+            raise UserError(
+                f"{config.corpus} is not the corpus that the run in {run} was started with; "
+                "give another --output"
+            )
+        return facts
+    facts = {"corpus": corpus.identity, "steps": config.steps}
+    if config.max_minutes is not None:
+        step_seconds = seconds_per_step(model, objective, source, options)
+        facts["seconds_per_step"] = step_seconds
+        facts["steps"] = steps_in(config.max_minutes, step_seconds)
+        say(
+            f"{facts['steps']:,} steps fit {config.max_minutes:g} minutes "
+            f"at {step_seconds:.3f} s a step",
+            config.quiet,
+        )
+    with writing(path) as partial:
+        partial.write_text(json.dumps(facts, indent=2), encoding="utf-8")
+    return facts
