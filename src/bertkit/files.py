@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,23 +19,48 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields a path beside `path` to write a file or a folder to; moves it into place at the end.
 
     On any error the half-written result is removed and what stood at `path` stays as it was. A
-    folder at `path` is replaced whole. Raises UserError for a full disk or a missing permission.
+    folder of earlier results at `path` is replaced whole; one that holds other things is refused.
+    A device or a pipe, such as /dev/null, is written directly. Raises UserError for a full disk or
+    a missing permission.
     """
-    target = Path(path)
+    target = Path(os.path.abspath(path))
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        with disk_errors(path):
+            yield target
+        return
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
-        with disk_errors(target):
+        with disk_errors(path):
             target.parent.mkdir(parents=True, exist_ok=True)
+            _clear_remains(target)
             yield partial
             _sync(partial)
             if partial.is_dir() and target.exists():
-                replaced = target.with_name(f".{target.name}.replaced-{os.getpid()}")
-                target.rename(replaced)
-                partial.rename(target)
-                _remove(replaced)
+                _replace_folder(partial, target)
             else:
                 partial.replace(target)
-            _sync(target.parent)
+            _sync_one(target.parent)
+    finally:
+        _remove(partial)
+
+
+@contextmanager
+def writing_into(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yields an empty folder to write files to; moves each of them into `folder` at the end.
+
+    For outputs that share their folder with others, as the weights in the folder of a run. On
+    any error nothing in `folder` has changed.
+    """
+    target = Path(folder)
+    partial = target / f".partial-{os.getpid()}"
+    try:
+        with disk_errors(target):
+            partial.mkdir(parents=True)
+            yield partial
+            _sync(partial)
+            for path in sorted(partial.iterdir()):
+                path.replace(target / path.name)
+            _sync(target)
     finally:
         _remove(partial)
 
@@ -44,18 +70,46 @@ def disk_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turns the operating system's errors about writing `path` into one line for the user."""
     try:
         yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise UserError(f"the disk is full while writing {path}; free some space") from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise UserError(
-                f"no permission to write {path}; choose another place with --output"
-            ) from error
-        if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
-            raise UserError(
-                f"cannot write {path}: {error.strerror.lower()}; choose another place with --output"
-            ) from error
+    except UserError:
         raise
+    except Exception as error:
+        message = explain(error, path)
+        if message is None:
+            raise
+        raise UserError(message) from error
+
+
+def explain(error: Exception, path: str | os.PathLike[str]) -> str | None:
+    """What to tell the user about a full disk, a missing permission or a wrong place.
+
+    None for any other error, such as one about an input. Libraries in Rust and C++ report a full
+    disk with errors of their own kind, so their text is looked at too.
+    """
+    code = error.errno if isinstance(error, OSError) and _concerns(error, path) else None
+    if code in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(error):
+        return f"the disk is full while writing {path}; free some space"
+    if code == errno.EFBIG:
+        return f"{path} grew over the largest size allowed for a file here; raise that limit"
+    if code in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"no permission to write {path}; choose another place with --output"
+    if code in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG):
+        reason = os.strerror(code).lower()
+        return f"cannot write {path}: {reason}; choose another place with --output"
+    return None
+
+
+def _concerns(error: OSError, path: str | os.PathLike[str]) -> bool:
+    """Whether the file that an error names, if any, is `path`, inside it, beside it or above it."""
+    if error.filename is None:
+        return True
+    target, named = Path(os.path.abspath(path)), Path(os.path.abspath(error.filename))
+    partial = f".{target.name}.partial-"
+    return (
+        named == target
+        or named in target.parents
+        or target in named.parents
+        or any(part.startswith(partial) for part in named.parts)
+    )
 
 
 def sha256(path: str | os.PathLike[str]) -> str:
@@ -64,11 +118,64 @@ def sha256(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _replace_folder(partial: Path, target: Path) -> None:
+    """Puts the folder `partial` in the place of `target`, if that holds nothing but its like."""
+    if not target.is_dir():
+        raise UserError(f"{target} is a file, not a folder; choose another place with --output")
+    expected = {_numberless(child.name) for child in partial.iterdir()}
+    for child in sorted(target.iterdir()):
+        if _numberless(child.name) not in expected:
+            raise UserError(
+                f"{target} also holds '{child.name}', which would be lost; "
+                "choose another place with --output, or remove it"
+            )
+    replaced = target.with_name(f".{target.name}.replaced-{os.getpid()}")
+    target.rename(replaced)
+    try:
+        partial.rename(target)
+    except BaseException:
+        replaced.rename(target)
+        raise
+    _remove(replaced)
+
+
+def _numberless(name: str) -> str:
+    """A name without its digits: a corpus of three shards may replace one of five."""
+    return re.sub(r"\d+", "", name)
+
+
+def _clear_remains(target: Path) -> None:
+    """Removes what a killed process left beside `target`, and puts back what it had moved away."""
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.(partial|replaced)-(\d+)")
+    for child in list(target.parent.iterdir()):
+        match = pattern.fullmatch(child.name)
+        if match is None or _is_running(int(match[2])):
+            continue
+        if match[1] == "replaced" and not target.exists():
+            child.rename(target)
+        else:
+            _remove(child)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
+
+
 def _sync(path: Path) -> None:
-    """Flushes a file, or a folder and the files in it, to the disk."""
+    """Flushes a file, or a folder and all that is in it, to the disk."""
     if path.is_dir():
         for child in path.iterdir():
             _sync(child)
+    _sync_one(path)
+
+
+def _sync_one(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -77,7 +184,7 @@ def _sync(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

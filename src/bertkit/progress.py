@@ -13,7 +13,7 @@ from rich.progress import Progress as RichProgress
 PLAIN_INTERVAL = 15.0
 """Seconds between two plain lines where there is no terminal."""
 
-console = Console(stderr=True, highlight=False)
+console = Console(stderr=True, highlight=False, emoji=False)
 
 
 def say(message: str, quiet: bool = False) -> None:
@@ -45,11 +45,11 @@ class Progress:
     def __enter__(self) -> Progress:
         if self._terminal:
             self._bar = RichProgress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(bar_width=24),
                 MofNCompleteColumn(),
                 TimeRemainingColumn(),
-                TextColumn("{task.fields[detail]}"),
+                TextColumn("{task.fields[detail]}", markup=False),
                 console=console,
                 transient=False,
             )
