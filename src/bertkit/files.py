@@ -82,10 +82,12 @@ def disk_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 def explain(error: Exception, path: str | os.PathLike[str]) -> str | None:
     """What to tell the user about a full disk, a missing permission or a wrong place.
 
-    None for any other error, such as one about an input. Libraries in Rust and C++ report a full
-    disk with errors of their own kind, so their text is looked at too.
+    None for any other error, such as one about an input. Libraries in Rust (tokenizers and
+    safetensors) and C++ report a full disk with errors of their own kind, so the text counts too.
     """
     code = error.errno if isinstance(error, OSError) and _concerns(error, path) else None
+    if in_rust := re.search(r"\(os error (\d+)\)", str(error)):
+        code = int(in_rust[1])
     if code in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(error):
         return f"the disk is full while writing {path}; free some space"
     if code == errno.EFBIG:
@@ -186,5 +188,5 @@ def _sync_one(path: Path) -> None:
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
-    else:
+    elif path.exists() or path.is_symlink():
         path.unlink(missing_ok=True)
