@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bertkit.errors import UserError
-from bertkit.files import disk_errors, sha256, writing
+from bertkit.files import disk_errors, sha256, writing, writing_into
 
 
 def names(folder: Path) -> list[str]:
@@ -128,6 +128,29 @@ def test_what_a_killed_process_left_is_cleared_and_put_back(tmp_path: Path) -> N
         raise ValueError("stop")
     assert (tmp_path / "run" / "weights").read_text() == "old"
     assert names(tmp_path) == sorted([f".run.partial-{os.getppid()}", "run"])
+
+
+def test_files_join_a_folder_together_and_leave_the_others(tmp_path: Path) -> None:
+    (tmp_path / f".{tmp_path.name}.partial-{no_process()}").mkdir()  # left by a killed process
+    (tmp_path / "log").write_text("log")
+    (tmp_path / "weights").write_text("old")
+    with writing_into(tmp_path) as partial:
+        (partial / "config").write_text("new")
+        (partial / "weights").write_text("new")
+        assert (tmp_path / "weights").read_text() == "old"
+    assert names(tmp_path) == ["config", "log", "weights"]
+    assert (tmp_path / "weights").read_text() == "new"
+    assert (tmp_path / "log").read_text() == "log"
+
+
+def test_files_that_fail_to_be_written_join_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "weights").write_text("old")
+    with pytest.raises(UserError, match="disk is full"), writing_into(tmp_path) as partial:
+        (partial / "config").write_text("new")
+        (partial / "weights").write_text("half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert names(tmp_path) == ["weights"]
+    assert (tmp_path / "weights").read_text() == "old"
 
 
 def test_the_working_directory_is_not_replaced(

@@ -174,6 +174,8 @@ def _described(entry: Option) -> str:
         default = "yes" if default else "no"
     elif isinstance(default, list):
         default = " ".join(map(str, default)) or "none"
+    elif default is None and "default" in entry.help:  # it says what leaving it out means
+        return entry.help
     elif default is None or default == "":
         default = "none"
     return f"{entry.help} (default: {default})"

@@ -32,7 +32,7 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         with disk_errors(path):
             target.parent.mkdir(parents=True, exist_ok=True)
-            _clear_remains(target)
+            _clear_remains(target, target.parent)
             yield partial
             _sync(partial)
             if partial.is_dir() and target.exists():
@@ -49,18 +49,21 @@ def writing_into(folder: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields an empty folder to write files to; moves each of them into `folder` at the end.
 
     For outputs that share their folder with others, as the weights in the folder of a run. On
-    any error nothing in `folder` has changed.
+    any error while they are written nothing in `folder` has changed. Raises UserError for a full
+    disk or a missing permission.
     """
-    target = Path(folder)
-    partial = target / f".partial-{os.getpid()}"
+    target = Path(os.path.abspath(folder))
+    partial = target / f".{target.name}.partial-{os.getpid()}"
     try:
-        with disk_errors(target):
-            partial.mkdir(parents=True)
+        with disk_errors(folder):
+            target.mkdir(parents=True, exist_ok=True)
+            _clear_remains(target, target)
+            partial.mkdir()
             yield partial
             _sync(partial)
             for path in sorted(partial.iterdir()):
                 path.replace(target / path.name)
-            _sync(target)
+            _sync_one(target)
     finally:
         _remove(partial)
 
@@ -146,10 +149,10 @@ def _numberless(name: str) -> str:
     return re.sub(r"\d+", "", name)
 
 
-def _clear_remains(target: Path) -> None:
-    """Removes what a killed process left beside `target`, and puts back what it had moved away."""
+def _clear_remains(target: Path, folder: Path) -> None:
+    """Removes what a killed process left in `folder`, and puts back what it had moved away."""
     pattern = re.compile(rf"\.{re.escape(target.name)}\.(partial|replaced)-(\d+)")
-    for child in list(target.parent.iterdir()):
+    for child in list(folder.iterdir()):
         match = pattern.fullmatch(child.name)
         if match is None or _is_running(int(match[2])):
             continue
