@@ -144,7 +144,7 @@ def test_chinese_news_is_split_as_its_publisher_did(shared_data: Path) -> None:
         right += len(expected & found)
         expected_total += len(expected)
         found_total += len(found)
-    assert 2 * right / (expected_total + found_total) > 0.85
+    assert 2 * right / (expected_total + found_total) > 0.95
 
 
 @pytest.mark.parametrize(

@@ -27,17 +27,18 @@ MAX_SENTENCE = 2000
 # ---- characters ------------------------------------------------------------------------------
 
 _ALWAYS = "。！？；｡।॥؟۔"  # end a sentence whatever follows (Chinese, Japanese, Hindi, Arabic)
-_QUOTES = "\"'”’»›』」*_"
-_CLOSERS = _QUOTES + ")]}）】〕］｝》〉"
+_CLOSERS = "\"'”’»›』」)]}）】〕］｝》〉*_"
 _OPENERS = "\"'“‘«‹「『([{（【〔［｛《〈¿¡—–-*_"
 # no space is written between two of these: ideographs, kana, their punctuation, full-width forms
 _CJK = "\u2e80-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0002fa1f"
 
 _END = re.compile(
-    rf"(?P<mark>[.!?…{_ALWAYS}]+)(?P<close>[{re.escape(_CLOSERS)}]*(?:\[\d{{1,3}}\])*)"
-    r"(?P<space>\s*)"
+    # marks, closers and footnote numbers, white space
+    rf"([.!?…{_ALWAYS}]+)([{re.escape(_CLOSERS)}]*(?:\[\d{{1,3}}\])*)(\s*)"
 )
-_NEXT = re.compile(rf"[{re.escape(_OPENERS)}]*(?P<word>[^\W_]*)")
+_NEXT = re.compile(rf"[{re.escape(_OPENERS)}]*([^\W_]*)")
+_GOES_ON = frozenset(",，、：；;:。！？!?.…)]}）％%")  # no sentence begins with one of these
+_ALWAYS_IN, _QUOTES_IN = frozenset(_ALWAYS), frozenset("\"'”’»›』」")
 _CJK_CHARACTER = re.compile(rf"[{_CJK}]")
 _CLAUSE = re.compile(r"[，、：；,;:]")
 
@@ -83,10 +84,11 @@ _SPEECH = re.compile(
     r"screamed|yelled|laughed|sighed)\b"
 )
 _ACRONYM = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]")
-_ROMAN = re.compile(r"[IVXLC]+")
+_ROMAN = re.compile(r"[IVXLC]+\b")
+_I = re.compile(r"I\b")
 _LIST_NUMBER = re.compile(r"(?:\d{1,3}|[ivxIVX]{1,5}|[A-Za-z])")
 
-_BEFORE_WORD = re.compile(r"[\s—–/]")
+_BEFORE_WORD = re.compile(r"[—–/]")
 _WORD_REACH = 24  # how far back to look for the word before a full stop
 
 
@@ -134,89 +136,95 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 def _split_paragraph(text: str, caseless: bool) -> Iterator[str]:
     start = 0
-    quotes = 0  # straight double quotes up to `counted`: an odd number means one is open
-    counted = 0
+    quotes = counted = 0  # straight double quotes in text[:counted]
     for match in _END.finditer(text):
-        close_start, close_end = match.span("close")
-        quotes += text.count('"', counted, close_start)
-        counted = close_start
-        if (
-            quotes % 2 == 0
-            and not match["space"]
-            and not (match["mark"].isascii() and text[close_start - 2 : close_start - 1].isascii())
-            and (opening := text.find('"', close_start, close_end)) >= 0
-        ):
-            # 他走了。"为什么？" : this quote opens the next sentence
-            close_end = opening
-        if _is_end(text, match, start, close_end, caseless):
-            yield text[start:close_end]
-            start = close_end
+        mark, closers, space = match.groups()
+        if match.end() == len(text):
+            break
+        if not space and '"' in closers and _chinese_mark(text, match.start(), mark):
+            quotes += text.count('"', counted, match.end(1))
+            counted = match.end(1)
+            if quotes % 2 == 0:  # none is open, so this one opens the next: 他走了。"为什么？"
+                end = text.index('"', counted)
+                yield text[start:end]
+                start = end
+                continue
+        if _is_end(text, match, start, caseless):
+            end = match.end(2)
+            yield text[start:end]
+            start = end
     yield text[start:]
 
 
-def _is_end(text: str, match: re.Match[str], start: int, close_end: int, caseless: bool) -> bool:
-    """Whether a sentence ends behind the marks and closers of `match`."""
-    mark, after = match["mark"], match.end()
-    if after == len(text) or close_end < match.end("close"):
-        return True
-    closers = text[match.start("close") : close_end]
+def _chinese_mark(text: str, place: int, mark: str) -> bool:
+    """Whether the marks at `place` are Chinese ones, or follow a Chinese character."""
+    return not mark.isascii() or (place > 0 and bool(_CJK_CHARACTER.match(text, place - 1)))
+
+
+def _is_end(text: str, match: re.Match[str], start: int, caseless: bool) -> bool:
+    """Whether a sentence ends behind the marks and closers of `match`; text follows it."""
+    mark, closers, space = match.groups()
+    after = match.end()
     following = text[after]
-    if following in ",，、：；;:。！？!?.…)]}）％%":
+    if following in _GOES_ON or (space and following.islower() and not caseless):
         return False
-    if "》" in closers or "〉" in closers:  # 他读《怎么办？》这本书: the mark belongs to a title
-        return False
-    if not mark.isascii() and any(character in _ALWAYS for character in mark):
-        return True
-    if not match["space"]:
-        # 真的?我不信! : without a space, only between Chinese; 3.14, U.S.A, a.txt go on
-        return bool(_CJK_CHARACTER.match(following)) and (
-            mark != "." or bool(_CJK_CHARACTER.match(text[match.start() - 1 : match.start()]))
-        )
-    if _CJK_CHARACTER.match(following):
-        return True
+    if mark.isascii() and following.isascii():
+        if not space:
+            return False  # 3.14, U.S.A, a.txt
+    else:
+        if "》" in closers or "〉" in closers:  # 他读《怎么办？》这本书: the mark is a title's
+            return False
+        if not _ALWAYS_IN.isdisjoint(mark):
+            return True
+        if _CJK_CHARACTER.match(following):  # 真的?我不信! needs no space, but 用3.年 is no end
+            return mark != "." or bool(space) or _chinese_mark(text, match.start(), mark)
+        if not space:
+            return False
+    if mark == "." and following.isalnum():
+        return bool(closers) or _full_stop_ends(text, match.start(), start, after, caseless)
     found = _NEXT.match(text, after)
-    assert found is not None
-    word = found["word"]
+    word = found[1] if found else ""
     if word[:1].islower() and not caseless:
         return False
-    if mark != ".":
-        if "!" not in mark and "?" not in mark and (word == "I" or not word):
-            return False  # Well... I think so.
-        spoken = any(quote in closers for quote in "\"'”’»")
-        return not (spoken and _SPEECH.match(text, after))
-    if closers:
-        return True
-    return _full_stop_ends(text, match.start(), start, word, caseless)
+    if mark == ".":
+        return bool(closers) or _full_stop_ends(text, match.start(), start, after, caseless)
+    if "!" not in mark and "?" not in mark:
+        return bool(word) and word != "I"  # Well... I think so.
+    return _QUOTES_IN.isdisjoint(closers) or not _SPEECH.match(text, after)
 
 
-def _full_stop_ends(text: str, stop: int, start: int, following: str, caseless: bool) -> bool:
-    """Whether the single full stop at `stop` ends a sentence, from the words on its two sides."""
+def _full_stop_ends(text: str, stop: int, start: int, after: int, caseless: bool) -> bool:
+    """Whether the full stop at `stop` ends a sentence, from the words on its two sides.
+
+    The word before it is looked for in the sentence that began at `start`, the word behind it
+    at `after`.
+    """
     reach = text[max(start, stop - _WORD_REACH) : stop]
-    if not reach or reach[-1].isspace():
-        # pre-tokenized text has a space before the full stop; ". . ." is an ellipsis
-        return not reach.rstrip().endswith(".") or following.lower() in _STARTERS - {"i"}
-    previous = _BEFORE_WORD.split(reach)[-1].lstrip(_OPENERS)
+    words = reach.split()
+    if not words or reach[-1].isspace():  # text with a space before the full stop
+        return not (words and words[-1].endswith(".")) or _opens_sentence(text, after)  # . . .
+    previous = _BEFORE_WORD.split(words[-1])[-1].lstrip(_OPENERS)
     lower = previous.lower()
-    starter = following.lower() in _STARTERS
     if lower in _NEVER_LAST:
-        if lower in _ONLY_BEFORE_NUMBER:
-            roman = lower not in ("no", "art") and bool(_ROMAN.fullmatch(following))
-            return not (following[:1].isdigit() or roman)
-        return False
-    if (
-        _LIST_NUMBER.fullmatch(previous)
-        and reach.strip() == previous
-        and stop - start < _WORD_REACH
-    ):
+        if lower not in _ONLY_BEFORE_NUMBER:
+            return False
+        roman = lower not in ("no", "art") and bool(_ROMAN.match(text, after))
+        return not (text[after].isdigit() or roman)
+    if len(words) == 1 and stop - start < _WORD_REACH and _LIST_NUMBER.fullmatch(previous):
         return False  # "1. Introduction" opens with its number
     if len(previous) == 1 and previous.isalpha() and (previous.isupper() or caseless):
-        return starter and following != "I"  # an initial: J. Smith
+        return _opens_sentence(text, after) and not _I.match(text, after)  # an initial: J. Smith
     abbreviated = lower in _MAYBE_LAST and (
         caseless or lower not in _CAPITAL or previous[:1].isupper()
     )
-    if abbreviated or _ACRONYM.fullmatch(previous):
-        return starter
+    if abbreviated or ("." in previous and _ACRONYM.fullmatch(previous)):
+        return _opens_sentence(text, after)
     return True
+
+
+def _opens_sentence(text: str, place: int) -> bool:
+    found = _NEXT.match(text, place)
+    return found is not None and found[1].lower() in _STARTERS
 
 
 def _append(sentences: list[str], sentence: str) -> None:
