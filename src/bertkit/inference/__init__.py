@@ -1,0 +1,1 @@
+"""Answers from a checkpoint: predictions, filled masks and embeddings, batched by tokens."""

@@ -1,0 +1,1 @@
+"""Labelled tasks: classification and tagging as entries of one registry, tuning, scoring."""

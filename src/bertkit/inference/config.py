@@ -1,0 +1,96 @@
+"""Configurations of `bertkit predict`, `fill` and `embed`; imports no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bertkit.config import option
+from bertkit.training.config import Precision
+
+Pooling = Literal["mean", "cls", "max", "none"]
+
+
+@dataclass
+class PredictConfig:
+    """Labels texts with a tuned model: one line of JSON for each."""
+
+    checkpoint: str = option(help="a tuned model", positional=True)
+    input: str = option(
+        "-",
+        help="text (a line each), .jsonl, .csv or .tsv; - is standard input",
+        positional=True,
+    )
+    output: str | None = option(None, help="JSONL file (default: standard output)", short="o")
+    text: str | None = option(
+        None,
+        help="column or field of the text (default: text); with standard input it means JSONL",
+    )
+    pair: str | None = option(None, help="column or field of the second text (default: none)")
+    sequence_length: int | None = option(
+        None, help="tokens of the longest sequence (default: as in training)"
+    )
+    batch_tokens: int = option(4096, help="tokens computed at once")
+    precision: Precision = option("auto", help="arithmetic of the matrix products")
+    quiet: bool = option(False, help="print no progress")
+
+
+@dataclass
+class FillConfig:
+    """Fills each [MASK] of a text with what the masked LM finds probable."""
+
+    checkpoint: str = option(help="a pre-trained model with its masked-LM head", positional=True)
+    text: str | None = option(
+        None, help='a text with one [MASK] or several, or "-"', positional=True
+    )
+    input: str | None = option(
+        None, help="instead of a text: a file as for bertkit predict; - is standard input"
+    )
+    output: str | None = option(
+        None, help="JSONL file for --input (default: standard output)", short="o"
+    )
+    top: int = option(5, help="candidates for each mask", short="k")
+    field: str | None = option(
+        None,
+        help="column or field of the text (default: text); with standard input it means JSONL",
+    )
+    sequence_length: int | None = option(
+        None, help="tokens of the longest sequence (default: as in training)"
+    )
+    batch_tokens: int = option(4096, help="tokens computed at once")
+    precision: Precision = option("auto", help="arithmetic of the matrix products")
+    quiet: bool = option(False, help="print no progress")
+
+
+@dataclass
+class EmbedConfig:
+    """Writes the vectors of texts (paper, section 5.3: the feature-based approach)."""
+
+    checkpoint: str = option(help="any model", positional=True)
+    input: str = option(
+        "-",
+        help="text (a line each), .jsonl, .csv or .tsv; - is standard input",
+        positional=True,
+    )
+    output: str | None = option(
+        None, help=".npz, .npy or .jsonl file (default: JSONL to standard output)", short="o"
+    )
+    layers: str = option(
+        "last",
+        help="last, second-to-last, sum-last-four, concat-last-four, or numbers as 0,-1 to join: "
+        "0 is the embeddings, -1 the last layer",
+    )
+    pooling: Pooling = option(
+        "mean", help="one vector from the tokens, specials included; none: a vector for each token"
+    )
+    text: str | None = option(
+        None,
+        help="column or field of the text (default: text); with standard input it means JSONL",
+    )
+    pair: str | None = option(None, help="column or field of the second text (default: none)")
+    sequence_length: int | None = option(
+        None, help="tokens of the longest sequence (default: as in training)"
+    )
+    batch_tokens: int = option(4096, help="tokens computed at once")
+    precision: Precision = option("auto", help="arithmetic of the matrix products")
+    quiet: bool = option(False, help="print no progress")

@@ -1,0 +1,197 @@
+"""`bertkit.load`: a directory in, the model with its tokenizer out, ready to answer.
+
+model = bertkit.load("my-run")
+model.predict(["a text"])                      # a classifier: labels with probabilities
+model.predict([("a text", "another")])         # pairs
+model.predict(["Jim Henson was a puppeteer"])  # a tagger: entities with character spans
+model.predict([["Jim", "Henson"]])             # words that are cut already
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from bertkit import config as configurations
+from bertkit.errors import UserError
+from bertkit.formats.huggingface import load_checkpoint
+from bertkit.model.config import ModelConfig
+from bertkit.model.encoder import set_compute_dtype
+from bertkit.pretraining.config import PretrainConfig
+from bertkit.progress import say
+from bertkit.tasks.answers import BATCH_TOKENS, Answers, answer
+from bertkit.tasks.classification import ClassPrediction
+from bertkit.tasks.config import FinetuneConfig
+from bertkit.tasks.readers import TextExample, WordsExample
+from bertkit.tasks.registry import family_of
+from bertkit.tasks.tagging import TagPrediction
+from bertkit.text.tokenizer import Tokenizer
+from bertkit.text.wordpiece import PREFIX
+from bertkit.training.config import Precision
+from bertkit.training.precision import compute_dtype
+
+Prediction = ClassPrediction | TagPrediction
+PredictInput = str | tuple[str, str] | list[str]
+
+
+class LoadedModel(nn.Module):
+    """A model and its tokenizer.
+
+    Attributes:
+        model: the encoder with the head that the checkpoint has.
+        tokenizer: its tokenizer.
+        path: the directory it came from.
+        sequence_length: tokens of the longest sequence it was trained on, or its positions where
+            that is not recorded; longer inputs are cut or read in windows.
+    """
+
+    def __init__(
+        self, model: nn.Module, tokenizer: Tokenizer, path: Path, sequence_length: int
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.tokenizer = tokenizer
+        self.path = path
+        self.sequence_length = sequence_length
+
+    @property
+    def head(self) -> str:
+        return str(self.model.head)
+
+    @property
+    def labels(self) -> list[str]:
+        return list(self.model.labels)  # type: ignore[arg-type]
+
+    @property
+    def config(self) -> ModelConfig:
+        config = self.model.config
+        assert isinstance(config, ModelConfig)
+        return config
+
+    @property
+    def encoder(self) -> nn.Module:
+        encoder = self.model.encoder
+        assert isinstance(encoder, nn.Module)
+        return encoder
+
+    def forward(self, *inputs: Any) -> Any:
+        """What the model with this head computes: see `bertkit.model.bert`."""
+        return self.model(*inputs)
+
+    def predict(
+        self, inputs: Sequence[PredictInput], batch_tokens: int = BATCH_TOKENS
+    ) -> list[Prediction]:
+        """Labels texts.
+
+        Args:
+            inputs: texts, (text, text) pairs for a classifier, lists of words for a tagger.
+            batch_tokens: tokens computed at once; changes nothing in the result.
+
+        Returns:
+            One prediction for each input, in order: `ClassPrediction` or `TagPrediction`.
+
+        Raises:
+            UserError: the model has no head for a task, or an input is of the wrong kind.
+        """
+        examples = [self.example(one) for one in inputs]
+        answers = self.answer(examples, batch_tokens=batch_tokens)
+        if answers.truncated:
+            say(f"{answers.truncated:,} texts were cut to {self.sequence_length} tokens")
+        return answers.predictions
+
+    def answer(
+        self,
+        examples: Sequence[Any],
+        sequence_length: int | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> Answers:
+        """Predictions for examples of the head's family, with counts of what was cut."""
+        return answer(
+            self.model,
+            self.task,
+            examples,
+            self.tokenizer,
+            sequence_length or self.sequence_length,
+            batch_tokens,
+        )
+
+    @property
+    def task(self) -> Any:
+        """The head's family of tasks; UserError where the head answers nothing."""
+        if self.head == "pretraining":
+            raise UserError(
+                f"{self.path} is pre-trained only and predicts no labels; tune it with bertkit "
+                "finetune, or use bertkit fill or bertkit embed"
+            )
+        return family_of(self.head)
+
+    def example(self, one: PredictInput) -> TextExample | WordsExample:
+        """An input as an example of the head's family."""
+        task = self.task
+        if isinstance(one, str):
+            if task.head == "tagging":
+                return words_of(one, self.tokenizer)
+            return TextExample(one)
+        if task.head == "tagging" and isinstance(one, list):
+            return WordsExample(list(one), [])
+        if task.head == "classification" and isinstance(one, tuple) and len(one) == 2:
+            return TextExample(*one)
+        wanted = "lists of words" if task.head == "tagging" else "pairs (text, text)"
+        raise UserError(
+            f"a {task.head} model takes texts or {wanted}, not a {type(one).__name__} of {len(one)}"
+        )
+
+
+def load(path: str | Path, precision: Precision = "fp32") -> LoadedModel:
+    """Loads a checkpoint's model, with the head it has, and its tokenizer.
+
+    Args:
+        path: a Hugging Face directory, such as a finished run.
+        precision: arithmetic of the matrix products.
+
+    Raises:
+        UserError: there is no such checkpoint, or it is not whole.
+    """
+    directory = Path(path)
+    model = load_checkpoint(directory).model
+    tokenizer = Tokenizer.load(directory)
+    set_compute_dtype(model, compute_dtype(precision, next(model.parameters()).device))
+    positions = model.config.max_positions
+    loaded = LoadedModel(
+        model, tokenizer, directory, min(trained_length(directory) or positions, positions)
+    )
+    loaded.eval()
+    return loaded
+
+
+def trained_length(directory: Path) -> int | None:
+    """The sequence length a run was trained with: positions beyond it may never have learned."""
+    for name, kind in (("finetune.yaml", FinetuneConfig), ("pretrain.yaml", PretrainConfig)):
+        if (directory / name).is_file():
+            return int(configurations.load(kind, directory / name).sequence_length)
+    return None
+
+
+def words_of(text: str, tokenizer: Tokenizer) -> WordsExample:
+    """Cuts a text into words as the tokenizer does: at white space, punctuation, CJK characters.
+
+    The words are slices of the untouched text; a piece with "##" goes on with a word.
+    """
+    pieces = tokenizer.pieces(text)
+    offsets: list[tuple[int, int]] = []
+    for number, start, end in zip(pieces.ids, pieces.starts, pieces.ends, strict=True):
+        if offsets and tokenizer.vocabulary[number].startswith(PREFIX):
+            offsets[-1] = (offsets[-1][0], max(offsets[-1][1], end))
+        else:
+            offsets.append((start, end))
+    return WordsExample([text[start:end] for start, end in offsets], [], text, offsets)
+
+
+def no_gradients(model: nn.Module) -> torch.inference_mode:
+    """Puts a model in evaluation mode and returns the context to compute answers in."""
+    model.eval()
+    return torch.inference_mode()

@@ -1,0 +1,134 @@
+"""Examples in, predictions and scores out, for a model in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from bertkit.errors import UserError
+from bertkit.progress import Progress
+from bertkit.tasks.batches import by_budget, collate
+from bertkit.tasks.task import Features, Scores, Task
+from bertkit.text.tokenizer import Tokenizer
+
+BATCH_TOKENS = 4096
+"""Tokens computed at once where nothing else is said."""
+
+
+@dataclass
+class Answers:
+    """Predictions in the order of the examples.
+
+    Attributes:
+        truncated: examples that lost tokens to the sequence length.
+        unseen_words: words that became no token, so are tagged "O" unasked.
+    """
+
+    predictions: list[Any]
+    truncated: int
+    unseen_words: int
+
+
+@dataclass
+class Evaluation:
+    """Scores of a model on labelled examples, and the predictions they come from."""
+
+    scores: Scores
+    answers: Answers
+
+
+def answer(
+    model: nn.Module,
+    task: Task,
+    examples: Sequence[Any],
+    tokenizer: Tokenizer,
+    sequence_length: int,
+    batch_tokens: int = BATCH_TOKENS,
+    quiet: bool = True,
+) -> Answers:
+    """Predicts for examples, labelled or not.
+
+    Raises:
+        UserError: the sequence length is beyond the model's positions or below 3.
+    """
+    check_sequence_length(sequence_length, model)
+    made = task.features(examples, tokenizer, None, sequence_length)
+    rows = probabilities(model, task, made.features, batch_tokens, quiet)
+    predictions = task.decode(examples, made.features, rows, model.labels)  # type: ignore[arg-type]
+    return Answers(predictions, made.truncated, made.unseen_words)
+
+
+def evaluate_model(
+    model: nn.Module,
+    task: Task,
+    examples: Sequence[Any],
+    tokenizer: Tokenizer,
+    sequence_length: int,
+    batch_tokens: int = BATCH_TOKENS,
+    quiet: bool = True,
+) -> Evaluation:
+    """Scores a model in memory on labelled examples.
+
+    Raises:
+        UserError: labels that the model does not have, or what `answer` raises.
+    """
+    unknown = task.unknown(examples, model.labels)  # type: ignore[arg-type]
+    if unknown:
+        raise UserError(
+            f"the examples have labels that the model does not know: {listed(unknown)} (it knows "
+            f"{listed(model.labels)}); tune a model on data with these labels, or rename them"
+        )
+    answers = answer(model, task, examples, tokenizer, sequence_length, batch_tokens, quiet)
+    return Evaluation(task.metric(examples, answers.predictions), answers)
+
+
+def probabilities(
+    model: nn.Module, task: Task, features: Sequence[Features], batch_tokens: int, quiet: bool
+) -> list[np.ndarray]:
+    """The model's answers in the order of `features`: [answers, labels] float32 of each."""
+    device = next(model.parameters()).device
+    answers: list[np.ndarray] = [np.empty((0, 0), dtype=np.float32)] * len(features)
+    training = model.training
+    model.eval()
+    try:
+        with (
+            torch.inference_mode(),
+            Progress("answers", len(features), "sequences", quiet) as progress,
+        ):
+            for group in by_budget([len(f.ids) for f in features], batch_tokens):
+                batch = collate([features[number] for number in group]).to(device)
+                rows = task.logits(model, batch).float().softmax(dim=1).cpu().numpy()
+                ends = np.cumsum([len(features[number].asked) for number in group])
+                for number, part in zip(group, np.split(rows, ends[:-1]), strict=True):
+                    answers[number] = part
+                progress.advance(len(group))
+    finally:
+        model.train(training)
+    return answers
+
+
+def check_sequence_length(sequence_length: int, model: nn.Module) -> None:
+    """Raises UserError for a sequence length that the model cannot take."""
+    positions = model.config.max_positions  # type: ignore[union-attr]
+    if sequence_length > positions:
+        raise UserError(
+            f"sequence length {sequence_length} is beyond the model's {positions} positions; "
+            f"use --sequence-length {positions} or less"
+        )
+    if sequence_length < 3:
+        raise UserError(
+            f"sequence length {sequence_length} leaves no room for a token between [CLS] and "
+            "[SEP]; use 3 or more"
+        )
+
+
+def listed(names: Any, most: int = 12) -> str:
+    """Names for a message: all of them, or the first and how many more."""
+    names = list(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

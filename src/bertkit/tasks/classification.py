@@ -1,0 +1,137 @@
+"""Classification of a text or a pair of texts (paper, section 4.1).
+
+    [CLS] text [SEP]            segments 0
+    [CLS] text [SEP] pair [SEP] segments 0 ... 0 1 ... 1
+
+The answer is asked at [CLS]. A text that is too long is cut at its end, of a pair the longer one
+(the reference release's `_truncate_seq_pair` in run_classifier.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from bertkit.tasks.metrics import class_scores
+from bertkit.tasks.readers import TABLES, TextExample, read_table, split_files
+from bertkit.tasks.task import Features, FeatureSet, Scores, Task
+from bertkit.text.tokenizer import Tokenizer, truncated_lengths
+from bertkit.training.batch import Batch
+
+NEGATIVE_POSITIVE = {"0": "negative", "1": "positive"}
+"""SST-2 and ChnSentiCorp write their two classes so."""
+
+
+@dataclass(frozen=True)
+class ClassPrediction:
+    """The most probable label, and every label's probability."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+
+
+def label_names(examples: Sequence[TextExample]) -> list[str]:
+    """The labels that occur; numbers in their own order, before words."""
+    return sorted({example.label for example in examples}, key=_by_number_then_name)
+
+
+def features(
+    examples: Sequence[TextExample],
+    tokenizer: Tokenizer,
+    labels: Sequence[str] | None,
+    sequence_length: int,
+) -> FeatureSet:
+    """One sequence for each example."""
+    result = FeatureSet()
+    number_of = {label: number for number, label in enumerate(labels or [])}
+    for number, example in enumerate(examples):
+        first = tokenizer.token_ids(example.text)
+        second = tokenizer.token_ids(example.pair) if example.pair is not None else []
+        room = sequence_length - (2 if example.pair is None else 3)
+        kept = truncated_lengths(len(first), len(second), max(room, 0))
+        result.truncated += kept != (len(first), len(second))
+        ids = [tokenizer.cls_id, *first[: kept[0]], tokenizer.sep_id]
+        segments = [0] * len(ids)
+        if example.pair is not None:
+            ids += [*second[: kept[1]], tokenizer.sep_id]
+            segments += [1] * (kept[1] + 1)
+        targets = [number_of[example.label]] if labels is not None else []
+        result.features.append(Features(number, ids, segments, [0], [0], targets))
+    return result
+
+
+def logits(model: nn.Module, batch: Batch) -> Tensor:
+    """[sequences, labels]."""
+    return model(batch.inputs)
+
+
+def decode(
+    examples: Sequence[TextExample],
+    asked: Sequence[Features],
+    probabilities: Sequence[np.ndarray],
+    labels: Sequence[str],
+) -> list[ClassPrediction]:
+    """The most probable label of each example; `probabilities` are [1, labels] each."""
+    predictions = []
+    for rows in probabilities:
+        best = int(rows[0].argmax())
+        by_label = {label: float(p) for label, p in zip(labels, rows[0], strict=True)}
+        predictions.append(ClassPrediction(labels[best], float(rows[0, best]), by_label))
+    return predictions
+
+
+def unknown(examples: Sequence[TextExample], labels: Sequence[str]) -> list[str]:
+    """Labels of the examples that the model does not have."""
+    return sorted({example.label for example in examples}.difference(labels))
+
+
+def metric(examples: Sequence[TextExample], predictions: Sequence[ClassPrediction]) -> Scores:
+    """Accuracy and macro F1."""
+    return class_scores([e.label for e in examples], [p.label for p in predictions])
+
+
+def record(example: TextExample, prediction: ClassPrediction) -> dict[str, Any]:
+    """A line of the prediction file: the text, the answer, and the right label where known."""
+    line: dict[str, Any] = {"text": example.text}
+    if example.pair is not None:
+        line["pair"] = example.pair
+    line |= {
+        "label": prediction.label,
+        "probability": round(prediction.probability, 6),
+        "probabilities": {name: round(p, 6) for name, p in prediction.probabilities.items()},
+    }
+    if example.label:
+        line["gold"] = example.label
+    return line
+
+
+def _by_number_then_name(label: str) -> tuple[int, float, str]:
+    try:
+        return 0, float(label), label
+    except ValueError:
+        return 1, 0.0, label
+
+
+CLASSIFICATION = Task(
+    name="classification",
+    summary="one label for a text or a pair of texts; your own .tsv, .csv or .jsonl",
+    files=split_files(TABLES),
+    read=read_table,
+    labels=label_names,
+    features=features,
+    head="classification",
+    logits=logits,
+    decode=decode,
+    unknown=unknown,
+    metric=metric,
+    record=record,
+)
+
+read_sst2 = partial(read_table, text="sentence", names=NEGATIVE_POSITIVE)
+read_chnsenticorp = partial(read_table, text="text_a", names=NEGATIVE_POSITIVE)

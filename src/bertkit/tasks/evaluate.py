@@ -1,0 +1,134 @@
+"""`bertkit evaluate`: a tuned model and labelled examples in, its scores out."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from bertkit import config as configurations
+from bertkit.errors import UserError
+from bertkit.files import writing
+from bertkit.formats.huggingface import load_checkpoint
+from bertkit.model.encoder import set_compute_dtype
+from bertkit.tasks.answers import evaluate_model
+from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
+from bertkit.tasks.readers import require_file
+from bertkit.tasks.registry import family_of, get_task
+from bertkit.tasks.tables import metrics_line, scores_table, write_jsonl
+from bertkit.tasks.task import Columns, Task
+from bertkit.text.tokenizer import Tokenizer
+from bertkit.training.precision import compute_dtype
+
+
+@dataclass
+class EvaluateResult:
+    """Scores on one file.
+
+    Attributes:
+        metrics: from 0 to 1.
+        table: precision, recall, F1 and count of each label or entity type.
+        truncated: examples that lost tokens to the sequence length.
+        unseen_words: words that became no token and are tagged "O".
+        output: where the predictions are, or None.
+    """
+
+    task: str
+    file: str
+    examples: int
+    seconds: float
+    metrics: dict[str, float]
+    table: list[dict[str, Any]]
+    truncated: int
+    unseen_words: int
+    output: str | None
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.task} on {self.file}, {self.examples:,} examples in {self.seconds:.1f} s",
+            metrics_line(self.metrics),
+            "",
+            scores_table(self.table),
+        ]
+        if self.truncated:
+            lines.append(f"{self.truncated:,} texts were cut to the sequence length")
+        if self.unseen_words:
+            lines.append(f"{self.unseen_words:,} words have no token and are tagged O")
+        if self.output:
+            lines.append(f"predictions: {self.output}")
+        return "\n".join(lines)
+
+
+def evaluate(config: EvaluateConfig) -> EvaluateResult:
+    """Scores `config.checkpoint`.
+
+    Raises:
+        UserError: the checkpoint is not tuned for the task, the data cannot be read, or they have
+            labels that the checkpoint does not know.
+    """
+    directory = Path(config.checkpoint)
+    model = load_checkpoint(directory).model
+    tuned = tuned_with(directory)
+    task = _task(config, model, tuned)
+    path = Path(config.data)
+    if not path.is_file():
+        path = require_file(task, path, config.split)
+    examples = task.read(
+        path,
+        Columns(
+            config.text or (tuned and tuned.text),
+            config.pair or (tuned and tuned.pair),
+            config.label or (tuned and tuned.label),
+        ),
+    )
+    tokenizer = Tokenizer.load(directory)
+    device = next(model.parameters()).device
+    set_compute_dtype(model, compute_dtype(config.precision, device))
+    started = time.monotonic()
+    evaluation = evaluate_model(
+        model,
+        task,
+        examples,
+        tokenizer,
+        config.sequence_length or (tuned.sequence_length if tuned else model.config.max_positions),
+        config.batch_tokens,
+        config.quiet,
+    )
+    answers = evaluation.answers
+    if config.output:
+        lines = (task.record(e, p) for e, p in zip(examples, answers.predictions, strict=True))
+        with writing(config.output) as partial:
+            write_jsonl(partial, lines)
+    return EvaluateResult(
+        task=task.name,
+        file=str(path),
+        examples=len(examples),
+        seconds=round(time.monotonic() - started, 3),
+        metrics=evaluation.scores.metrics,
+        table=evaluation.scores.table,
+        truncated=answers.truncated,
+        unseen_words=answers.unseen_words,
+        output=config.output,
+    )
+
+
+def tuned_with(directory: Path) -> FinetuneConfig | None:
+    """The configuration a model was tuned with, where it lies beside it."""
+    saved = directory / "finetune.yaml"
+    return configurations.load(FinetuneConfig, saved) if saved.is_file() else None
+
+
+def _task(config: EvaluateConfig, model: nn.Module, tuned: FinetuneConfig | None) -> Task:
+    """The task asked for, or the one the model was tuned for, or its head's family."""
+    head = str(model.head)
+    name = config.task or (tuned.task if tuned else None)
+    task = get_task(name) if name else family_of(head)
+    if task.head != head:
+        raise UserError(
+            f"{config.checkpoint} is not tuned for {task.name}: its head is {head}; "
+            f"tune it with bertkit finetune {config.checkpoint} --task {task.name}"
+        )
+    return task

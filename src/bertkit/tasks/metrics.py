@@ -1,0 +1,129 @@
+"""Metrics: accuracy and macro F1 of classes; precision, recall and F1 of entities.
+
+Entities are counted exactly as by conlleval, the script of the CoNLL shared tasks: an entity is
+right when its type and both its ends are. Tags may be IOB1 (CoNLL-2003), IOB2, IOBES or one bare
+label a word (parts of speech; then each word outside "O" is an entity of its own).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from bertkit.tasks.task import Scores
+
+OUTSIDE = "O"
+
+
+class Chunk(NamedTuple):
+    """An entity: its type and the words `first` to `last`, both included."""
+
+    label: str
+    first: int
+    last: int
+
+
+def split_tag(tag: str) -> tuple[str, str]:
+    """A tag as (prefix, type): "B-PER" is ("B", "PER"), "O" is ("O", ""), "NN" is ("S", "NN")."""
+    prefix, dash, label = tag.partition("-")
+    if dash and prefix in ("B", "I", "E", "S"):
+        return prefix, label
+    if tag == OUTSIDE:
+        return OUTSIDE, ""
+    return "S", tag
+
+
+def chunks(tags: Sequence[str]) -> list[Chunk]:
+    """The entities of one sentence by conlleval's rules.
+
+    An entity starts at B- or S-, and at an I- or E- that cannot go on: after "O", after another
+    type, after E- or S-. So a stray I- begins an entity, which makes IOB1 and IOB2 one case.
+
+    >>> chunks(["I-ORG", "O", "I-PER", "B-PER", "I-LOC"])  # each word its own entity
+    """
+    found: list[Chunk] = []
+    first, open_label = 0, None
+    previous = OUTSIDE
+    for index, tag in enumerate(tags):
+        prefix, label = split_tag(tag)
+        starts = prefix in ("B", "S") or (
+            prefix in ("I", "E") and (open_label != label or previous in ("E", "S"))
+        )
+        if open_label is not None and (starts or prefix == OUTSIDE):
+            found.append(Chunk(open_label, first, index - 1))
+            open_label = None
+        if starts:
+            first, open_label = index, label
+        previous = prefix
+    if open_label is not None:
+        found.append(Chunk(open_label, first, len(tags) - 1))
+    return found
+
+
+def to_iob2(tags: Sequence[str]) -> list[str]:
+    """The same entities in IOB2, where B- begins every one; bare tags stay as they are.
+
+    >>> to_iob2(["I-ORG", "I-ORG", "B-ORG", "O"])
+    ['B-ORG', 'I-ORG', 'B-ORG', 'O']
+    """
+    result = [OUTSIDE] * len(tags)
+    for label, first, last in chunks(tags):
+        bare = tags[first] == label
+        for index in range(first, last + 1):
+            result[index] = label if bare else f"{'B' if index == first else 'I'}-{label}"
+    return result
+
+
+def entity_scores(gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]) -> Scores:
+    """Precision, recall and F1 over all entities (conlleval's overall line), and of each type.
+
+    Args:
+        gold, predicted: the tags of each sentence.
+    """
+    right: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    wanted: Counter[str] = Counter()
+    words = right_words = 0
+    for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
+        gold_chunks, predicted_chunks = set(chunks(gold_tags)), set(chunks(predicted_tags))
+        wanted.update(chunk.label for chunk in gold_chunks)
+        found.update(chunk.label for chunk in predicted_chunks)
+        right.update(chunk.label for chunk in gold_chunks & predicted_chunks)
+        words += len(gold_tags)
+        right_words += sum(map(str.__eq__, gold_tags, predicted_tags))
+    precision, recall, f1 = _rates(right.total(), found.total(), wanted.total())
+    table = []
+    for label in sorted(wanted | found):
+        one = _rates(right[label], found[label], wanted[label])
+        table.append(_row(label, one, wanted[label]))
+    accuracy = right_words / words if words else 0.0
+    metrics = {"f1": f1, "precision": precision, "recall": recall, "accuracy": accuracy}
+    return Scores(metrics, table)
+
+
+def class_scores(gold: Sequence[str], predicted: Sequence[str]) -> Scores:
+    """Accuracy, and macro F1: the mean F1 of the labels that occur in either."""
+    from sklearn.metrics import precision_recall_fscore_support
+
+    labels = sorted({*gold, *predicted})
+    columns = precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=0)
+    table = [
+        _row(label, (float(p), float(r), float(f)), int(count))
+        for label, p, r, f, count in zip(labels, *columns, strict=True)
+    ]
+    accuracy = sum(map(str.__eq__, gold, predicted)) / len(gold)
+    macro_f1 = sum(row["f1"] for row in table) / len(table)
+    return Scores({"accuracy": accuracy, "macro_f1": macro_f1}, table)
+
+
+def _rates(right: int, found: int, wanted: int) -> tuple[float, float, float]:
+    precision = right / found if found else 0.0
+    recall = right / wanted if wanted else 0.0
+    f1 = 2 * precision * recall / (precision + recall) if right else 0.0
+    return precision, recall, f1
+
+
+def _row(label: str, rates: tuple[float, float, float], count: int) -> dict[str, str | float | int]:
+    precision, recall, f1 = rates
+    return {"label": label, "precision": precision, "recall": recall, "f1": f1, "count": count}

@@ -1,0 +1,36 @@
+"""Scores and predictions written out: a line, a table, a JSONL file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+
+def metrics_line(metrics: dict[str, float]) -> str:
+    """Metrics in per cent, in one line: "accuracy 92.3 %, macro F1 91.8 %"."""
+    names = {"f1": "F1", "macro_f1": "macro F1"}
+    return ", ".join(f"{names.get(n, n)} {100 * value:.2f} %" for n, value in metrics.items())
+
+
+def scores_table(table: list[dict[str, Any]]) -> str:
+    """One line a label, per cent, aligned for a terminal."""
+    width = max([len("label"), *(len(row["label"]) for row in table)])
+    lines = [f"{'label':<{width}}  precision  recall      F1   count"]
+    for row in table:
+        precision, recall, f1 = (100 * row[name] for name in ("precision", "recall", "f1"))
+        name, count = row["label"], row["count"]
+        lines.append(f"{name:<{width}}  {precision:9.2f}  {recall:6.2f}  {f1:6.2f}  {count:6d}")
+    return "\n".join(lines)
+
+
+def json_line(record: dict[str, Any]) -> str:
+    """One line of JSONL; characters stay as they are."""
+    return json.dumps(record, ensure_ascii=False) + "\n"
+
+
+def write_jsonl(path: Path, records: Iterable[dict[str, Any]]) -> None:
+    """Writes records to a file inside a place that is moved whole, such as `writing` yields."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(map(json_line, records))

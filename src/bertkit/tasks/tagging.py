@@ -1,0 +1,222 @@
+"""Tagging of words (paper, section 5.3: named entities).
+
+The first sub-token of a word carries its tag, the others are not asked. The label with the
+highest probability wins, word by word; there is no CRF, as in the paper.
+
+    word      Jim   Henson      was  a   puppeteer
+    piece     Jim   Hen ##son   was  a   puppet ##eer
+    asked      x     x           x   x     x
+
+A sentence that does not fit is read in windows that overlap by a quarter, and each word is asked
+in the window that shows most of its surroundings on its poorer side, so every word gets a tag.
+The paper's reference for entities uses the same treatment in training and at the end; so do we.
+A word that becomes no token (control characters) cannot be asked: its tag is "O" and it is
+counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from bertkit.tasks.metrics import OUTSIDE, chunks, entity_scores, split_tag
+from bertkit.tasks.readers import WordsExample, read_columns, split_files
+from bertkit.tasks.task import Features, FeatureSet, Scores, Task
+from bertkit.text.tokenizer import Tokenizer
+from bertkit.training.batch import Batch
+
+OVERLAP = 4
+"""Windows of a long sentence share this part of their length: one quarter."""
+
+
+@dataclass(frozen=True)
+class Entity:
+    """A named thing: `text[start:end]` in characters; the mean probability of its words' tags."""
+
+    label: str
+    text: str
+    start: int
+    end: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class TagPrediction:
+    """The tag of each word with its probability, and the entities they make.
+
+    Where the words were given and not a text, entities count characters in the words joined by
+    one blank.
+    """
+
+    words: list[str]
+    tags: list[str]
+    probabilities: list[float]
+    entities: list[Entity]
+
+
+def label_names(examples: Sequence[WordsExample]) -> list[str]:
+    """ "O" first, then each type's B- and I- (both, so that no later sentence meets a gap)."""
+    types = {split_tag(tag) for example in examples for tag in example.tags}
+    bare = {label for prefix, label in types if prefix == "S"}
+    chunked = {label for prefix, label in types if prefix in ("B", "I")}
+    outside = [OUTSIDE] if chunked or (OUTSIDE, "") in types else []
+    return [*outside, *sorted(bare), *(f"{p}-{label}" for label in sorted(chunked) for p in "BI")]
+
+
+def features(
+    examples: Sequence[WordsExample],
+    tokenizer: Tokenizer,
+    labels: Sequence[str] | None,
+    sequence_length: int,
+) -> FeatureSet:
+    """One sequence for a sentence that fits, overlapping windows for another."""
+    result = FeatureSet()
+    room = sequence_length - 2
+    number_of = {label: number for number, label in enumerate(labels or [])}
+    seen: dict[str, list[int]] = {}
+    for number, example in enumerate(examples):
+        pieces: list[list[int]] = []
+        for word in example.words:
+            if word not in seen:
+                seen[word] = tokenizer.token_ids(word)
+            pieces.append(seen[word][:room])
+        result.unseen_words += sum(not piece for piece in pieces)
+        for first, last, asked in windows([len(piece) for piece in pieces], room):
+            ids = [tokenizer.cls_id]
+            positions = {}
+            for word in range(first, last):
+                positions[word] = len(ids)
+                ids += pieces[word]
+            ids.append(tokenizer.sep_id)
+            targets = [number_of[example.tags[word]] for word in asked] if labels else []
+            result.features.append(
+                Features(number, ids, [0] * len(ids), [positions[w] for w in asked], asked, targets)
+            )
+    return result
+
+
+def windows(lengths: Sequence[int], room: int) -> list[tuple[int, int, list[int]]]:
+    """Cuts a sentence into windows of at most `room` tokens.
+
+    Args:
+        lengths: [words] tokens of each word, each at most `room`; 0 for a word without tokens.
+
+    Returns:
+        (first word, word after the last, words to ask there) of each window. Every word that has
+        tokens is asked in exactly one window; a window where nothing is asked is left out.
+    """
+    bounds = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])  # [words + 1]
+    asked: dict[tuple[int, int], list[int]] = {}
+    spans: list[tuple[int, int]] = []
+    first = 0
+    while True:
+        last = int(np.searchsorted(bounds, bounds[first] + room, side="right")) - 1
+        spans.append((first, last))
+        if last == len(lengths):
+            break
+        # the next window starts a quarter before this one's end, and at least one word further
+        start = int(np.searchsorted(bounds, bounds[last] - room // OVERLAP))
+        first = max(min(start, last), first + 1)
+    for word, length in enumerate(lengths):
+        if length:
+            # context on the poorer side; the text's own ends count as no loss
+            best = max(
+                (span for span in spans if span[0] <= word < span[1]),
+                key=lambda span: min(
+                    bounds[word] - bounds[span[0]] if span[0] else room,
+                    bounds[span[1]] - bounds[word + 1] if span[1] < len(lengths) else room,
+                ),
+            )
+            asked.setdefault(best, []).append(word)
+    return [(first, last, words) for (first, last), words in sorted(asked.items())]
+
+
+def logits(model: nn.Module, batch: Batch) -> Tensor:
+    """[words, labels]."""
+    return model(batch.inputs, batch.targets["asked"])
+
+
+def decode(
+    examples: Sequence[WordsExample],
+    asked: Sequence[Features],
+    probabilities: Sequence[np.ndarray],
+    labels: Sequence[str],
+) -> list[TagPrediction]:
+    """The most probable tag of each word; `probabilities` are [words asked, labels] each."""
+    tags = [[OUTSIDE] * len(example.words) for example in examples]
+    certain = [[0.0] * len(example.words) for example in examples]
+    for one, rows in zip(asked, probabilities, strict=True):
+        best = rows.argmax(axis=1)
+        for word, label, probability in zip(one.words, best, rows.max(axis=1), strict=True):
+            tags[one.example][word] = labels[label]
+            certain[one.example][word] = float(probability)
+    return [
+        TagPrediction(example.words, t, c, find_entities(example, t, c))
+        for example, t, c in zip(examples, tags, certain, strict=True)
+    ]
+
+
+def find_entities(
+    example: WordsExample, tags: Sequence[str], probabilities: Sequence[float]
+) -> list[Entity]:
+    """The entities of a tagged sentence, placed in its text (a stray I- begins one)."""
+    text, offsets = example.text, example.offsets
+    if text is None or offsets is None:
+        text = " ".join(example.words)
+        ends = np.cumsum([len(word) + 1 for word in example.words]) - 1
+        offsets = [
+            (int(end) - len(word), int(end)) for word, end in zip(example.words, ends, strict=True)
+        ]
+    entities = []
+    for label, first, last in chunks(tags):
+        start, end = offsets[first][0], offsets[last][1]
+        mean = sum(probabilities[first : last + 1]) / (last + 1 - first)
+        entities.append(Entity(label, text[start:end], start, end, mean))
+    return entities
+
+
+def unknown(examples: Sequence[WordsExample], labels: Sequence[str]) -> list[str]:
+    """Types of the examples' tags that the model does not have."""
+    known = {split_tag(label)[1] for label in labels} | {""}
+    return sorted({split_tag(tag)[1] for e in examples for tag in e.tags} - known)
+
+
+def metric(examples: Sequence[WordsExample], predictions: Sequence[TagPrediction]) -> Scores:
+    """Entity F1, precision and recall as conlleval's, and the accuracy of the tags."""
+    return entity_scores([e.tags for e in examples], [p.tags for p in predictions])
+
+
+def record(example: WordsExample, prediction: TagPrediction) -> dict[str, Any]:
+    """A line of the prediction file: of a text its entities, of given words their tags too."""
+    line: dict[str, Any] = {}
+    if example.text is not None:
+        line["text"] = example.text
+    else:
+        line |= {"words": prediction.words, "tags": prediction.tags}
+    if example.tags:
+        line["gold"] = example.tags
+    line["entities"] = [
+        {**vars(entity), "probability": round(entity.probability, 6)}
+        for entity in prediction.entities
+    ]
+    return line
+
+
+TAGGING = Task(
+    name="tagging",
+    summary="a tag for each word; your own files in CoNLL columns",
+    files=split_files(("{split}.txt", "{split}.conll", "{split}.bio", "{split}.tsv")),
+    read=read_columns,
+    labels=label_names,
+    features=features,
+    head="tagging",
+    logits=logits,
+    decode=decode,
+    unknown=unknown,
+    metric=metric,
+    record=record,
+)

@@ -1,0 +1,256 @@
+"""Predictions come in the input's order, whatever lies beside them in the batch."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+import bertkit
+from bertkit.errors import UserError
+from bertkit.inference import batching
+from bertkit.inference.config import PredictConfig
+from bertkit.inference.load import LoadedModel, load, trained_length, words_of
+from bertkit.inference.predict import predict
+from tests.tasks.tiny import save_tiny
+
+LABELS = ["glad", "sad", "so-so"]
+TAGS = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+HARD = [
+    "",
+    " ",
+    "a\u2028b",
+    "\x00\x07",
+    "naïve Ångström",
+    "我是人",
+    "😀 x 👩‍👩‍👧",
+    "[MASK] [SEP]",
+    "x" * 5000,
+]
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory, tiny_tokenizer) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "classifier"
+    return save_tiny(folder, tiny_tokenizer, "classification", LABELS)
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory, tiny_tokenizer) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "tagger"
+    return save_tiny(folder, tiny_tokenizer, "tagging", TAGS)
+
+
+def random_texts(count: int) -> list[str]:
+    generator = random.Random(4)
+    words = ["the", "man", "went", "to", "a", "big", "house", "in", "new", "city", ",", "unaffable", "我", "é"]
+    return [" ".join(generator.choices(words, k=generator.randrange(1, 30))) for _ in range(count)]
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_loaded_model_is_a_module_with_its_tokenizer_and_labels(classifier, tiny_tokenizer):
+    model = bertkit.load(classifier)
+    assert isinstance(model, LoadedModel)
+    assert isinstance(model, torch.nn.Module)
+    assert model.labels == LABELS
+    assert model.head == "classification"
+    assert model.tokenizer.vocabulary == tiny_tokenizer.vocabulary
+    assert model.sequence_length == 64
+    assert not model.training
+
+
+def test_a_classifier_gives_labels_with_probabilities(classifier):
+    model = load(classifier)
+    texts = random_texts(20)
+    for prediction in model.predict(texts):
+        assert list(prediction.probabilities) == LABELS
+        assert sum(prediction.probabilities.values()) == pytest.approx(1, abs=1e-5)
+        assert prediction.probability == max(prediction.probabilities.values())
+        assert prediction.probabilities[prediction.label] == prediction.probability
+    pair, single = model.predict([("a man", "a dog"), "a man"])
+    assert pair.probabilities != single.probabilities
+
+
+@pytest.mark.parametrize("budget", [1, 70, 100_000])
+def test_a_prediction_does_not_depend_on_its_batch(classifier, tagger, budget):
+    texts = random_texts(40) + HARD
+    for path in (classifier, tagger):
+        model = load(path)
+        together = model.predict(texts, batch_tokens=budget)
+        for text, found in zip(texts, together, strict=True):
+            [alone] = model.predict([text])
+            if path == classifier:
+                assert alone.probabilities == pytest.approx(found.probabilities, abs=1e-5)
+            else:
+                assert np.allclose(alone.probabilities, found.probabilities, atol=1e-5)
+                assert alone.tags == found.tags
+
+
+def test_words_of_a_text_are_its_untouched_slices(tiny_tokenizer):
+    text = "  The unaffable naïve man-house,\u3000我是 x\x07y"
+    example = words_of(text, tiny_tokenizer)
+    assert example.words == [
+        "The", "unaffable", "naïve", "man", "-", "house", ",", "我", "是", "x\x07y",
+    ]  # fmt: skip
+    for word, (start, end) in zip(example.words, example.offsets, strict=True):
+        assert text[start:end] == word
+
+
+def test_a_taggers_entities_are_slices_of_the_text(tagger):
+    model = load(tagger)
+    for text, prediction in zip(HARD, model.predict(HARD), strict=True):
+        assert len(prediction.words) == len(prediction.tags)
+        for entity in prediction.entities:
+            assert text[entity.start : entity.end] == entity.text
+            assert entity.label in ("LOC", "PER")
+            assert 0 < entity.probability <= 1
+
+
+def test_a_tagger_takes_words_and_long_sentences(tagger):
+    model = load(tagger)
+    words = ["the", "man", "went", "to", "a", "big", "house"] * 60
+    [prediction] = model.predict([words])
+    assert prediction.words == words
+    assert min(prediction.probabilities) > 1 / len(TAGS)  # every word was asked
+
+
+def test_the_length_a_run_was_trained_with_is_the_limit(tmp_path, classifier, tiny_tokenizer):
+    run = save_tiny(tmp_path / "run", tiny_tokenizer, "classification", LABELS)
+    bertkit.config.save(
+        bertkit.FinetuneConfig("x", "classification", "y", sequence_length=16),
+        run / "finetune.yaml",
+    )
+    assert trained_length(run) == 16
+    assert load(run).sequence_length == 16
+    assert trained_length(classifier) is None
+
+
+def test_every_line_of_a_text_file_gets_an_answer(classifier, tmp_path):
+    source = tmp_path / "in.txt"
+    source.write_bytes("\ufeffa man\r\n\n我\u2028x\nlast".encode())
+    result = predict(
+        PredictConfig(str(classifier), str(source), str(tmp_path / "out.jsonl"), quiet=True)
+    )
+    assert result.inputs == 4
+    found = lines(tmp_path / "out.jsonl")
+    assert [one["text"] for one in found] == ["a man", "", "我\u2028x", "last"]
+    assert str(result).endswith("4 predictions")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("in.jsonl", '{"text": "a man", "b": "dog"}\n{"text": "", "b": "x"}\n'),
+        ("in.csv", 'b,text\ndog,a man\nx,""\n'),
+        ("in.tsv", "text\tb\na man\tdog\n\tx\n"),
+    ],
+)
+def test_tables_have_columns_for_the_text_and_the_pair(classifier, tmp_path, name, content):
+    source, out = tmp_path / name, tmp_path / "out.jsonl"
+    source.write_text(content)
+    predict(PredictConfig(str(classifier), str(source), str(out), pair="b", quiet=True))
+    model = load(classifier)
+    expected = model.predict([("a man", "dog"), ("", "x")])
+    for line, prediction in zip(lines(out), expected, strict=True):
+        assert line["label"] == prediction.label
+        assert line["probability"] == pytest.approx(prediction.probability, abs=1e-5)
+
+
+def test_standard_input_is_lines_or_jsonl_and_goes_to_standard_output(
+    classifier, monkeypatch, capsys
+):
+    def stdin(content: str) -> None:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content.encode())))
+
+    stdin("a man\n\n")
+    result = predict(PredictConfig(str(classifier), quiet=True))
+    assert [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()] == [
+        "a man",
+        "",
+    ]
+    assert str(result) == ""
+    stdin('{"body": "a man"}\n')
+    predict(PredictConfig(str(classifier), text="body", quiet=True))
+    assert json.loads(capsys.readouterr().out)["text"] == "a man"
+
+
+def test_windows_of_the_input_change_nothing(classifier, tmp_path, monkeypatch):
+    source = tmp_path / "in.txt"
+    source.write_text("\n".join(random_texts(50)))
+    config = PredictConfig(str(classifier), str(source), str(tmp_path / "a.jsonl"), quiet=True)
+    predict(config)
+    monkeypatch.setattr(batching, "WINDOW_TEXTS", 7)
+    config.output = str(tmp_path / "b.jsonl")
+    predict(config)
+    for one, other in zip(lines(tmp_path / "a.jsonl"), lines(tmp_path / "b.jsonl"), strict=True):
+        assert one["text"] == other["text"]
+        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
+
+
+def test_a_window_ends_at_its_characters_too(monkeypatch):
+    monkeypatch.setattr(batching, "WINDOW_CHARACTERS", 10)
+    assert list(batching.in_windows(["a" * 30, "b", "c", ("d" * 5, "e" * 5), "f"])) == [
+        ["a" * 30],
+        ["b", "c", ("ddddd", "eeeee")],
+        ["f"],
+    ]
+
+
+def test_texts_that_are_cut_are_counted_and_taggers_cut_none(classifier, tagger, tmp_path, capsys):
+    source = tmp_path / "in.txt"
+    source.write_text("a man\n" + "the man " * 100)
+    for path, cut in ((classifier, 1), (tagger, 0)):
+        result = predict(PredictConfig(str(path), str(source), str(tmp_path / "out.jsonl")))
+        assert result.truncated == cut
+        assert ("1 of 2 texts were cut to 64 tokens" in capsys.readouterr().err) == bool(cut)
+
+
+def test_an_empty_file_has_no_answers(classifier, tmp_path):
+    (tmp_path / "in.txt").write_bytes(b"")
+    config = PredictConfig(
+        str(classifier), str(tmp_path / "in.txt"), str(tmp_path / "out.jsonl"), quiet=True
+    )
+    assert predict(config).inputs == 0
+    assert (tmp_path / "out.jsonl").read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "changes", "message"),
+    [
+        ("in.txt", b"ok\n\xff\n", {}, "not UTF-8 at byte 3"),
+        ("in.txt", b"ok\n", {"text": "body"}, "plain text and has no columns"),
+        ("in.csv", b"a,b\n1,2\n", {}, "no column 'text' .there are: a, b"),
+        ("in.jsonl", b"{oops\n", {}, "line 1: not JSON"),
+        ("in.txt", b"ok\n", {"sequence_length": 65}, "beyond the model's 64 positions"),
+        (None, b"", {}, "No such file"),
+    ],
+)
+def test_bad_inputs_are_one_line_and_leave_no_output(
+    classifier, tmp_path, name, content, changes, message
+):
+    source, out = tmp_path / (name or "missing.txt"), tmp_path / "out.jsonl"
+    if name:
+        source.write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        predict(PredictConfig(str(classifier), str(source), str(out), quiet=True, **changes))
+    assert not out.exists()
+
+
+def test_a_model_without_a_task_says_what_to_use(tmp_path, tiny_tokenizer, classifier, tagger):
+    pretrained = load(save_tiny(tmp_path / "pretrained", tiny_tokenizer))
+    with pytest.raises(UserError, match=r"pre-trained only.*bertkit finetune.*bertkit fill"):
+        pretrained.predict(["a man"])
+    with pytest.raises(UserError, match="takes texts or pairs"):
+        load(classifier).predict([["a", "man", "went"]])
+    with pytest.raises(UserError, match="takes texts or lists of words"):
+        load(tagger).predict([("a", "man")])

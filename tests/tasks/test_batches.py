@@ -1,0 +1,68 @@
+"""Training order is a pure function of the step; batches for answers keep to their budget."""
+
+from __future__ import annotations
+
+import random
+
+import torch
+
+from bertkit.tasks.batches import TrainingSource, by_budget, collate
+from bertkit.tasks.task import Features
+
+
+def some_features(count: int) -> list[Features]:
+    generator = random.Random(0)
+    return [
+        Features(number, [2, *[number + 5] * length, 3], [0] * (length + 2), [0], [0], [number % 2])
+        for number, length in enumerate(generator.choices(range(1, 9), k=count))
+    ]
+
+
+def test_a_step_is_the_same_whenever_it_is_asked_for():
+    features = some_features(23)
+    source = TrainingSource(features, 8, 3, seed=1)
+    forward = [source.rows(step) for step in range(12)]
+    fresh = TrainingSource(features, 8, 3, seed=1)
+    assert [fresh.rows(step) for step in reversed(range(12))] == forward[::-1]
+    assert [source.rows(step) for step in range(12)] != [
+        TrainingSource(features, 8, 3, seed=2).rows(step) for step in range(12)
+    ]
+
+
+def test_every_epoch_shows_every_example_once_and_batches_run_across_epochs():
+    source = TrainingSource(some_features(10), 4, 4, seed=0)
+    stream = [row for step in range(5) for row in source.rows(step)]
+    assert sorted(stream[:10]) == sorted(stream[10:]) == list(range(10))
+    assert stream[:10] != stream[10:]
+
+
+def test_fewer_examples_than_a_batch_are_repeated():
+    rows = TrainingSource(some_features(3), 8, 8, seed=0).rows(0)
+    assert len(rows) == 8
+    assert sorted(rows[:3]) == [0, 1, 2]
+
+
+def test_micro_batches_hold_the_steps_examples_with_like_lengths_together():
+    source = TrainingSource(some_features(40), 16, 5, seed=0)
+    batches = source.step(1)
+    assert [batch.inputs.sequences for batch in batches] == [5, 5, 5, 1]
+    lengths = torch.cat([batch.inputs.lengths for batch in batches]).tolist()
+    assert lengths == sorted(lengths)
+
+
+def test_asked_positions_count_from_the_start_of_the_batch():
+    first = Features(0, [2, 7, 8, 3], [0] * 4, [1, 2], [0, 1], [1, 0])
+    second = Features(1, [2, 9, 3], [0] * 3, [1], [0], [2])
+    batch = collate([first, second])
+    assert batch.inputs.token_ids[batch.targets["asked"]].tolist() == [7, 8, 9]
+    assert batch.targets["labels"].tolist() == [1, 0, 2]
+
+
+def test_groups_keep_to_the_budget_and_lose_nothing():
+    generator = random.Random(5)
+    lengths = generator.choices(range(2, 60), k=200) + [500]
+    groups = list(by_budget(lengths, 128))
+    assert sorted(number for group in groups for number in group) == list(range(201))
+    assert groups[0] == [200]
+    assert all(sum(lengths[n] for n in group) <= 128 for group in groups[1:])
+    assert sum(map(len, groups[1:])) / len(groups[1:]) > 2

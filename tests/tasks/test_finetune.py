@@ -1,0 +1,256 @@
+"""Fine-tuning learns, restarts exactly, keeps its label names, and refuses what cannot work."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from bertkit.formats.huggingface import load_checkpoint
+
+from bertkit.errors import Interrupted, UserError
+from bertkit.tasks import finetune as module
+from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
+from bertkit.tasks.evaluate import evaluate
+from bertkit.tasks.finetune import finetune, held_out_rows, read_data, train_options
+from bertkit.tasks.registry import TASKS
+from tests.tasks.tiny import save_tiny, write_entities, write_sentiment
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory, tiny_tokenizer) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("tiny") / "checkpoint", tiny_tokenizer)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    write_sentiment(folder / "train.tsv", 400, seed=1)
+    write_sentiment(folder / "dev.tsv", 100, seed=2)
+    write_entities(folder / "train.txt", 400, seed=1)
+    write_entities(folder / "dev.txt", 100, seed=2)
+    return folder
+
+
+def config(checkpoint: Path, data: Path, output: Path, **changes: object) -> FinetuneConfig:
+    given = {
+        "task": "classification",
+        "data": str(data),
+        "epochs": 8,
+        "batch_size": 16,
+        "learning_rate": 2e-3,
+        "sequence_length": 32,
+        "precision": "fp32",
+        "quiet": True,
+    }
+    return FinetuneConfig(checkpoint=str(checkpoint), output=str(output), **(given | changes))
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_checkpoint(run).model.state_dict()
+
+
+def test_a_classifier_learns_and_its_run_is_a_checkpoint_with_label_names(
+    checkpoint, data, tmp_path
+):
+    result = finetune(config(checkpoint, data, tmp_path / "run"))
+    assert result.metrics["accuracy"] > 0.95
+    assert result.steps == 400 * 8 // 16
+    run = tmp_path / "run"
+    assert json.loads((run / "config.json").read_text())["id2label"] == {"0": "glad", "1": "sad"}
+    saved = json.loads((run / "metrics.json").read_text())
+    assert saved["metrics"] == result.metrics
+    predictions = [json.loads(line) for line in (run / "predictions.jsonl").open()]
+    assert len(predictions) == 100
+    right = sum(line["label"] == line["gold"] for line in predictions)
+    assert right / 100 == result.metrics["accuracy"]
+    kinds = {json.loads(line)["kind"] for line in (run / "log.jsonl").open()}
+    assert kinds == {"train", "dev"}
+    again = evaluate(EvaluateConfig(str(run), str(data), precision="fp32", quiet=True))
+    assert again.metrics == pytest.approx(result.metrics)
+
+
+def test_a_tagger_learns_two_word_entities(checkpoint, data, tmp_path):
+    result = finetune(config(checkpoint, data, tmp_path / "run", task="tagging"))
+    assert result.metrics["f1"] > 0.95
+    assert [row["label"] for row in result.table] == ["LOC", "PER"]
+    again = evaluate(
+        EvaluateConfig(
+            str(tmp_path / "run"),
+            str(data),
+            output=str(tmp_path / "out.jsonl"),
+            precision="fp32",
+            quiet=True,
+        )
+    )
+    assert again.metrics == pytest.approx(result.metrics)
+    first = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
+    assert set(first) == {"words", "tags", "gold", "entities"}
+
+
+def test_an_interrupted_run_ends_with_the_weights_of_one_that_ran_through(
+    checkpoint, data, tmp_path, monkeypatch
+):
+    changes = {"epochs": 1, "checkpoint_steps": 10}
+    through = config(checkpoint, data, tmp_path / "through", **changes)
+    finetune(through)
+    real = module.train
+
+    def killed(model, objective, source, options, run, **rest):
+        def step(number: int):
+            if number == 17:
+                raise KeyboardInterrupt
+            return type(source).step(source, number)
+
+        source.step = step
+        return real(model, objective, source, options, run, **rest)
+
+    broken = config(checkpoint, data, tmp_path / "broken", **changes)
+    monkeypatch.setattr(module, "train", killed)
+    with pytest.raises((KeyboardInterrupt, Interrupted)):
+        finetune(broken)
+    assert not (tmp_path / "broken" / "model.safetensors").exists()
+    monkeypatch.setattr(module, "train", real)
+    finetune(broken)
+    expected, found = weights(tmp_path / "through"), weights(tmp_path / "broken")
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_the_same_seed_gives_the_same_weights_and_micro_batches_change_nothing_but_rounding(
+    checkpoint, data, tmp_path
+):
+    # without dropout: its masks are drawn anew for each micro-batch
+    still = save_like(checkpoint, tmp_path / "still", hidden_dropout=0.0, attention_dropout=0.0)
+    finetune(config(still, data, tmp_path / "a", epochs=0.2))
+    finetune(config(still, data, tmp_path / "b", epochs=0.2))
+    finetune(config(still, data, tmp_path / "c", epochs=0.2, micro_batch_size=5))
+    a, b, c = (weights(tmp_path / name) for name in "abc")
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    # Adam makes a rounding error in a gradient near zero as large as the learning rate
+    close = [torch.isclose(a[name], c[name], atol=1e-4).float().mean() for name in a]
+    assert min(close) > 0.98
+
+
+def save_like(checkpoint: Path, directory: Path, **changes: float) -> Path:
+    loaded = load_checkpoint(checkpoint, **changes)
+    from bertkit.formats.huggingface import save_checkpoint
+
+    shutil.copytree(checkpoint, directory)
+    save_checkpoint(loaded.model, directory)
+    return directory
+
+
+def test_random_initialisation_keeps_nothing_of_the_checkpoint(checkpoint, data, tmp_path):
+    finetune(
+        config(
+            checkpoint, data, tmp_path / "run", epochs=0.1, learning_rate=1e-9, initialise="random"
+        )
+    )
+    before, after = weights(checkpoint), weights(tmp_path / "run")
+    name = "encoder.embeddings.token"
+    assert not torch.allclose(before[name], after[name], atol=1e-2)
+    finetune(config(checkpoint, data, tmp_path / "kept", epochs=0.1, learning_rate=1e-9))
+    assert torch.allclose(before[name], weights(tmp_path / "kept")[name], atol=1e-6)
+
+
+def test_without_a_dev_file_a_seeded_share_is_held_out_and_written_down(checkpoint, data, tmp_path):
+    result = finetune(
+        config(
+            checkpoint,
+            data,
+            tmp_path / "run",
+            data=None,
+            train=str(data / "train.tsv"),
+            dev_share=0.2,
+            epochs=0.1,
+        )
+    )
+    assert (result.examples, result.dev_examples) == (320, 80)
+    rows = json.loads((tmp_path / "run" / "dev_rows.json").read_text())
+    assert rows == held_out_rows(400, 0.2, seed=0)
+    assert rows != held_out_rows(400, 0.2, seed=1)
+
+
+def test_few_examples_are_drawn_by_the_seed_and_more_include_fewer(checkpoint, data, tmp_path):
+    def drawn(count: int, seed: int = 0) -> set[str]:
+        settings = config(checkpoint, data, tmp_path, max_examples=count, seed=seed)
+        return {example.text for example in read_data(settings, TASKS["classification"]).train}
+
+    assert drawn(8) < drawn(40)
+    assert drawn(8) != drawn(8, seed=1)
+
+
+def test_steps_and_warm_up_are_the_reference_releases(checkpoint, data, tmp_path):
+    options = train_options(config(checkpoint, data, tmp_path, epochs=3, batch_size=32), 67349)
+    assert options.steps == int(67349 / 32 * 3)
+    assert options.warmup_steps == int(options.steps * 0.1)
+    assert train_options(config(checkpoint, data, tmp_path, epochs=1, batch_size=32), 5).steps == 1
+
+
+def test_a_run_is_not_continued_with_other_options(checkpoint, data, tmp_path):
+    finetune(config(checkpoint, data, tmp_path / "run", epochs=0.1))
+    with pytest.raises(UserError, match=r"other options \(epochs was 0.1, is 0.2\)"):
+        finetune(config(checkpoint, data, tmp_path / "run", epochs=0.2))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("dear")
+    with pytest.raises(UserError, match="not empty"):
+        finetune(config(checkpoint, data, tmp_path / "full"))
+    assert (tmp_path / "full" / "letter.txt").read_text() == "dear"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task": "ner"}, "no task 'ner'"),
+        ({"data": None}, "either as --data FOLDER or as --train FILE"),
+        ({"train": "x.tsv"}, "either as --data FOLDER or as --train FILE"),
+        (
+            {"data": "nowhere"},
+            "looked for train.tsv, train.csv, train.jsonl in nowhere, which does",
+        ),
+        ({"sequence_length": 65}, "beyond the model's 64 positions"),
+        ({"sequence_length": 2}, "no room"),
+        ({"text": "sentence"}, "no column 'sentence' .there are: text, label"),
+        ({"epochs": 0}, "epochs is 0"),
+        ({"batch_size": -1}, "batch size is -1"),
+        ({"dev_share": 1.5}, "dev share is 1.5"),
+        ({"max_examples": 1}, "1 examples drawn all have the same label"),
+        ({"checkpoint": "nothing-here"}, "nothing-here"),
+    ],
+)
+def test_options_that_cannot_work_are_one_line_for_the_user(
+    checkpoint, data, tmp_path, changes, message
+):
+    settings = (
+        config(checkpoint, data, tmp_path / "run", **changes)
+        if "checkpoint" not in (changes)
+        else config(Path(changes["checkpoint"]), data, tmp_path / "run")
+    )
+    with pytest.raises(UserError, match=message):
+        finetune(settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_class_and_unknown_dev_labels_are_one_line_for_the_user(checkpoint, tmp_path):
+    (tmp_path / "train.tsv").write_text("text\tlabel\na\tx\nb\tx\n")
+    with pytest.raises(UserError, match="the one label 'x'"):
+        finetune(config(checkpoint, tmp_path, tmp_path / "run"))
+    (tmp_path / "train.tsv").write_text("text\tlabel\na\tx\nb\ty\n")
+    (tmp_path / "dev.tsv").write_text("text\tlabel\na\tz\nb\tw\nb\tx\n")
+    with pytest.raises(UserError, match=r"dev.tsv has labels that .*train.tsv lacks: w, z"):
+        finetune(config(checkpoint, tmp_path, tmp_path / "run"))
+
+
+def test_evaluation_names_labels_that_the_model_does_not_know(checkpoint, data, tmp_path):
+    run = tmp_path / "run"
+    finetune(config(checkpoint, data, run, epochs=0.1))
+    other = tmp_path / "other.tsv"
+    other.write_text("text\tlabel\na\tglad\nb\tfurious\n")
+    with pytest.raises(UserError, match=r"does not know: furious \(it knows glad, sad\)"):
+        evaluate(EvaluateConfig(str(run), str(other), quiet=True))
+    with pytest.raises(UserError, match="not tuned for tagging: its head is classification"):
+        evaluate(EvaluateConfig(str(run), str(data), task="tagging", quiet=True))
+    with pytest.raises(UserError, match="no answers"):
+        evaluate(EvaluateConfig(str(checkpoint), str(data), quiet=True))
