@@ -142,7 +142,7 @@ def test_options_that_cannot_work_are_one_line(checkpoint, tmp_path, changes, me
 
 
 def test_the_last_four_layers_of_a_shallow_model_are_refused():
-    with pytest.raises(UserError, match="layers 0 .embeddings. to 2"):
+    with pytest.raises(UserError, match=r"layers 0 .embeddings. to 2"):
         parse_layers("sum-last-four", 2)
 
 

@@ -50,7 +50,22 @@ def tagger(tmp_path_factory, tiny_tokenizer) -> Path:
 
 def random_texts(count: int) -> list[str]:
     generator = random.Random(4)
-    words = ["the", "man", "went", "to", "a", "big", "house", "in", "new", "city", ",", "unaffable", "我", "é"]
+    words = [
+        "the",
+        "man",
+        "went",
+        "to",
+        "a",
+        "big",
+        "house",
+        "in",
+        "new",
+        "city",
+        ",",
+        "unaffable",
+        "我",
+        "é",
+    ]
     return [" ".join(generator.choices(words, k=generator.randrange(1, 30))) for _ in range(count)]
 
 

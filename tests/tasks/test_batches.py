@@ -60,7 +60,7 @@ def test_asked_positions_count_from_the_start_of_the_batch():
 
 def test_groups_keep_to_the_budget_and_lose_nothing():
     generator = random.Random(5)
-    lengths = generator.choices(range(2, 60), k=200) + [500]
+    lengths = [*generator.choices(range(2, 60), k=200), 500]
     groups = list(by_budget(lengths, 128))
     assert sorted(number for group in groups for number in group) == list(range(201))
     assert groups[0] == [200]

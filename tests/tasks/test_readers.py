@@ -82,7 +82,7 @@ def test_a_bad_table_is_one_line_for_the_user(tmp_path, name, content, message):
 
 
 def test_a_missing_file_is_one_line_for_the_user(tmp_path):
-    with pytest.raises(UserError, match="cannot read .*nothing.tsv: No such file"):
+    with pytest.raises(UserError, match=r"cannot read .*nothing.tsv: No such file"):
         list(read_rows(tmp_path / "nothing.tsv"))
 
 

@@ -170,9 +170,10 @@ def load(path: str | Path, precision: Precision = "fp32") -> LoadedModel:
 
 def trained_length(directory: Path) -> int | None:
     """The sequence length a run was trained with: positions beyond it may never have learned."""
-    for name, kind in (("finetune.yaml", FinetuneConfig), ("pretrain.yaml", PretrainConfig)):
-        if (directory / name).is_file():
-            return int(configurations.load(kind, directory / name).sequence_length)
+    if (directory / "finetune.yaml").is_file():
+        return configurations.load(FinetuneConfig, directory / "finetune.yaml").sequence_length
+    if (directory / "pretrain.yaml").is_file():
+        return configurations.load(PretrainConfig, directory / "pretrain.yaml").sequence_length
     return None
 
 

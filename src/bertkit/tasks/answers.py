@@ -115,6 +115,7 @@ def probabilities(
 def check_sequence_length(sequence_length: int, model: nn.Module) -> None:
     """Raises UserError for a sequence length that the model cannot take."""
     positions = model.config.max_positions  # type: ignore[union-attr]
+    assert isinstance(positions, int)
     if sequence_length > positions:
         raise UserError(
             f"sequence length {sequence_length} is beyond the model's {positions} positions; "

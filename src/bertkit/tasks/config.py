@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bertkit.config import option
+from bertkit.training.config import Precision
 
 Initialise = Literal["checkpoint", "random"]
-Precision = Literal["auto", "fp32", "bf16"]
 
 
 @dataclass

@@ -76,14 +76,11 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     path = Path(config.data)
     if not path.is_file():
         path = require_file(task, path, config.split)
-    examples = task.read(
-        path,
-        Columns(
-            config.text or (tuned and tuned.text),
-            config.pair or (tuned and tuned.pair),
-            config.label or (tuned and tuned.label),
-        ),
+    before = Columns(tuned.text, tuned.pair, tuned.label) if tuned else Columns()
+    columns = Columns(
+        config.text or before.text, config.pair or before.pair, config.label or before.label
     )
+    examples = task.read(path, columns)
     tokenizer = Tokenizer.load(directory)
     device = next(model.parameters()).device
     set_compute_dtype(model, compute_dtype(config.precision, device))

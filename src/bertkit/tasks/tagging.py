@@ -80,10 +80,10 @@ def features(
     seen: dict[str, list[int]] = {}
     for number, example in enumerate(examples):
         pieces: list[list[int]] = []
-        for word in example.words:
-            if word not in seen:
-                seen[word] = tokenizer.token_ids(word)
-            pieces.append(seen[word][:room])
+        for text in example.words:
+            if text not in seen:
+                seen[text] = tokenizer.token_ids(text)
+            pieces.append(seen[text][:room])
         result.unseen_words += sum(not piece for piece in pieces)
         for first, last, asked in windows([len(piece) for piece in pieces], room):
             ids = [tokenizer.cls_id]
