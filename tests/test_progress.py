@@ -48,6 +48,21 @@ def test_elsewhere_a_plain_line_comes_now_and_then_with_the_time_left(
     ]
 
 
+def test_the_time_left_of_continued_work_counts_without_its_earlier_part(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with Progress("training", total=1000, unit="steps", done=900) as bar:
+        now += 20.0
+        bar.advance(20)
+    assert (
+        capsys.readouterr()
+        .err.splitlines()[0]
+        .startswith("training: 920/1000 steps in 20 s, 80 s left")
+    )
+
+
 def test_work_that_failed_does_not_say_that_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match="bad"), Progress("reading", unit="files") as bar:
         bar.advance()

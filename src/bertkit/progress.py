@@ -30,13 +30,19 @@ class Progress:
         total: how many units there are, or None when that is not known.
         unit: what is counted, for the plain lines ("steps", "documents").
         quiet: print nothing at all.
+        done: units that an earlier part of the work has done; the time left counts without them.
     """
 
     def __init__(
-        self, label: str, total: int | None = None, unit: str = "", quiet: bool = False
+        self,
+        label: str,
+        total: int | None = None,
+        unit: str = "",
+        quiet: bool = False,
+        done: int = 0,
     ) -> None:
         self.label, self.total, self.unit, self.quiet = label, total, unit, quiet
-        self.done = 0
+        self.done = self._before = done
         self.detail = ""
         self._terminal = console.is_terminal and not quiet
         self._started = self._last_line = time.monotonic()
@@ -53,7 +59,9 @@ class Progress:
                 console=console,
                 transient=False,
             )
-            self._task = self._bar.add_task(self.label, total=self.total, detail="")
+            self._task = self._bar.add_task(
+                self.label, total=self.total, completed=self.done, detail=""
+            )
             self._bar.start()
         return self
 
@@ -65,7 +73,7 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
-        elif kind is None and self.done:
+        elif kind is None and self.done > self._before:
             self._line()
 
     def advance(self, units: int = 1, detail: str | None = None) -> None:
@@ -85,8 +93,9 @@ class Progress:
         elapsed = self._last_line - self._started
         of = f"/{self.total}" if self.total is not None else ""
         left = ""
-        if self.total and 0 < self.done < self.total:
-            left = f", {elapsed / self.done * (self.total - self.done):.0f} s left"
+        if self.total and self._before < self.done < self.total:
+            each = elapsed / (self.done - self._before)
+            left = f", {each * (self.total - self.done):.0f} s left"
         print(
             f"{self.label}: {self.done}{of} {self.unit} in {elapsed:.0f} s{left} {self.detail}",
             file=sys.stderr,
