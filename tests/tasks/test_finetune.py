@@ -34,18 +34,19 @@ def data(tmp_path_factory) -> Path:
     return folder
 
 
-def config(checkpoint: Path, data: Path, output: Path, **changes: object) -> FinetuneConfig:
+def config(pretrained: Path, folder: Path, output: Path, **changes: object) -> FinetuneConfig:
     given = {
         "task": "classification",
-        "data": str(data),
-        "epochs": 8,
+        "data": str(folder),
+        "epochs": 5,
         "batch_size": 16,
         "learning_rate": 2e-3,
         "sequence_length": 32,
         "precision": "fp32",
         "quiet": True,
     }
-    return FinetuneConfig(checkpoint=str(checkpoint), output=str(output), **(given | changes))
+    given |= {"checkpoint": str(pretrained), "output": str(output)}
+    return FinetuneConfig(**(given | changes))
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
@@ -57,7 +58,7 @@ def test_a_classifier_learns_and_its_run_is_a_checkpoint_with_label_names(
 ):
     result = finetune(config(checkpoint, data, tmp_path / "run"))
     assert result.metrics["accuracy"] > 0.95
-    assert result.steps == 400 * 8 // 16
+    assert result.steps == 400 * 5 // 16
     run = tmp_path / "run"
     assert json.loads((run / "config.json").read_text())["id2label"] == {"0": "glad", "1": "sad"}
     saved = json.loads((run / "metrics.json").read_text())
@@ -200,6 +201,16 @@ def test_a_run_is_not_continued_with_other_options(checkpoint, data, tmp_path):
     assert (tmp_path / "full" / "letter.txt").read_text() == "dear"
 
 
+def test_a_run_is_not_continued_with_other_data(checkpoint, tmp_path):
+    train = write_sentiment(tmp_path / "train.tsv", 40)
+    settings = config(checkpoint, tmp_path, tmp_path / "run", epochs=0.5)
+    finetune(settings)
+    finetune(settings)
+    train.write_text(train.read_text().replace("glad", "happy"))
+    with pytest.raises(UserError, match=r"train.tsv changed since the run in .*run began"):
+        finetune(settings)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -223,13 +234,8 @@ def test_a_run_is_not_continued_with_other_options(checkpoint, data, tmp_path):
 def test_options_that_cannot_work_are_one_line_for_the_user(
     checkpoint, data, tmp_path, changes, message
 ):
-    settings = (
-        config(checkpoint, data, tmp_path / "run", **changes)
-        if "checkpoint" not in (changes)
-        else config(Path(changes["checkpoint"]), data, tmp_path / "run")
-    )
     with pytest.raises(UserError, match=message):
-        finetune(settings)
+        finetune(config(checkpoint, data, tmp_path / "run", **changes))
     assert not (tmp_path / "run").exists()
 
 

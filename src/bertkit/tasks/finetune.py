@@ -2,6 +2,7 @@
 
     RUN/config.json, model.safetensors, vocab.txt, ...   the tuned model, label names inside
     RUN/finetune.yaml          the configuration; the same command continues an interrupted run
+    RUN/inputs.json            checksums of the files it started from
     RUN/metrics.json           scores on dev, seconds, steps, examples
     RUN/predictions.jsonl      what the model says about each dev example
     RUN/dev_rows.json          which training examples were held out, where no dev file was given
@@ -25,7 +26,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from bertkit.errors import UserError
-from bertkit.files import writing_into
+from bertkit.files import sha256, writing, writing_into
 from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
 from bertkit.progress import say
 from bertkit.tasks.answers import Evaluation, check_sequence_length, evaluate_model, listed
@@ -83,6 +84,7 @@ class _Data:
     dev: list[Any]
     labels: list[str]
     dev_rows: list[int] | None
+    files: list[Path]
 
 
 class LabelObjective:
@@ -121,6 +123,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         model = type(model)(model.config, data.labels)
     run = Path(config.output)
     claim(run, config, "finetune.yaml", MAY_CHANGE)
+    _same_inputs(run, [Path(config.checkpoint, "model.safetensors"), *data.files])
     made = task.features(data.train, tokenizer, data.labels, config.sequence_length)
     if not made.features:
         raise UserError("no training example holds a token; check the text column")
@@ -220,7 +223,8 @@ def read_data(config: FinetuneConfig, task: Task) -> _Data:
                 f"the {config.max_examples} examples drawn all have the same label; "
                 "raise --max-examples or change --seed"
             )
-    return _Data(examples, dev, labels, dev_rows)
+    files = [train_file] if dev_file is None else [train_file, dev_file]
+    return _Data(examples, dev, labels, dev_rows, files)
 
 
 def held_out_rows(examples: int, share: float, seed: int) -> list[int]:
@@ -250,6 +254,23 @@ def train_options(config: FinetuneConfig, examples: int) -> TrainOptions:
     )
 
 
+def _same_inputs(run: Path, files: Sequence[Path]) -> None:
+    """Writes down what a run starts from; refuses to continue it from something else."""
+    path = run / "inputs.json"
+    inputs = {str(file): sha256(file) for file in files if file.is_file()}
+    if path.exists():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        changed = [name for name in inputs if before.get(name) != inputs[name]]
+        if changed:
+            raise UserError(
+                f"{', '.join(changed)} changed since the run in {run} began; "
+                "give another --output, or remove that folder"
+            )
+        return
+    with writing(path) as partial:
+        partial.write_text(json.dumps(inputs, indent=2, ensure_ascii=False), encoding="utf-8")
+
+
 def _check(config: FinetuneConfig) -> None:
     """Refuses numbers that make no training."""
     if (config.data is None) == (config.train is None):
@@ -264,6 +285,7 @@ def _check(config: FinetuneConfig) -> None:
     for name, value in positive:
         if not value > 0:
             raise UserError(f"the {name} is {value}; give one above 0")
-    for name, share in (("warm-up", config.warmup), ("dev share", config.dev_share)):
-        if not 0 <= share < 1:
-            raise UserError(f"the {name} is {share}; give a share from 0 to below 1")
+    if not 0 <= config.warmup < 1:
+        raise UserError(f"the warm-up is {config.warmup}; give a share from 0 to below 1")
+    if not 0 < config.dev_share < 1:
+        raise UserError(f"the dev share is {config.dev_share}; give a share between 0 and 1")

@@ -25,9 +25,12 @@ def scores_table(table: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+_LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
+
+
 def json_line(record: dict[str, Any]) -> str:
-    """One line of JSONL; characters stay as they are."""
-    return json.dumps(record, ensure_ascii=False) + "\n"
+    """One line of JSONL; characters stay as they are, but for those that some take as line ends."""
+    return json.dumps(record, ensure_ascii=False).translate(_LINE_ENDS) + "\n"
 
 
 def write_jsonl(path: Path, records: Iterable[dict[str, Any]]) -> None:
