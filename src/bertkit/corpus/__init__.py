@@ -1,0 +1,1 @@
+"""Tokens on disk: the format, its reader, and the preparation from text."""
