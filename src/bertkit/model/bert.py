@@ -26,6 +26,22 @@ class PretrainingLosses(NamedTuple):
     nsp_correct: Tensor | None
 
 
+class EncoderModel(nn.Module):
+    """The bare encoder, for features."""
+
+    head = "encoder"
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.labels: list[str] = []
+        self.encoder = Encoder(config)
+
+    def forward(self, batch: FlatBatch) -> Tensor:
+        """The last layer's hidden states, [tokens, hidden]."""
+        return self.encoder(batch)
+
+
 class PretrainingModel(nn.Module):
     """The encoder with masked LM and next sentence (paper, section 3.1)."""
 
@@ -107,6 +123,7 @@ class TaggingModel(nn.Module):
 
 
 MODELS: dict[str, type[nn.Module]] = {
-    model.head: model for model in (PretrainingModel, ClassificationModel, TaggingModel)
+    model.head: model
+    for model in (EncoderModel, PretrainingModel, ClassificationModel, TaggingModel)
 }
 """The families by the name in `.head`."""

@@ -173,5 +173,5 @@ def set_attention(model: nn.Module, backend: Backend) -> None:
 def set_compute_dtype(model: nn.Module, dtype: torch.dtype) -> None:
     """Chooses the type that matrix products run in; master weights stay float32."""
     for module in model.modules():
-        if hasattr(module, "compute_dtype"):
+        if isinstance(module, (Linear, Encoder)):
             module.compute_dtype = dtype

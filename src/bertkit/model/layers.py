@@ -55,7 +55,8 @@ class LayerNorm(nn.Module):
         self.eps = eps
 
     def forward(self, values: Tensor) -> Tensor:
-        weight, bias = self.weight, self.bias
+        weight: Tensor = self.weight
+        bias: Tensor = self.bias
         if values.device.type != "cpu":  # only the CPU kernel takes mixed types
             weight, bias = weight.to(values.dtype), bias.to(values.dtype)
         return F.layer_norm(values, (values.shape[-1],), weight, bias, self.eps)

@@ -1,0 +1,403 @@
+"""Checkpoints in the layout of Hugging Face: `config.json` and `model.safetensors`, in and out.
+
+    own name                            name in the file
+    encoder.embeddings.token            bert.embeddings.word_embeddings.weight
+    encoder.blocks.3.qkv.weight         bert.encoder.layer.3.attention.self.{query,key,value}.weight
+    masked_lm.dense.weight              cls.predictions.transform.dense.weight
+
+Names are data, in tables below. The packed projection of attention is three tensors in the file,
+one under the other. The output layer of the masked LM is the token embeddings and is not written
+twice. Read are also: a bare BertModel (no `bert.` before the names), the old names gamma and beta,
+sharded files, and pytorch_model.bin, whose pickle is opened only in torch's restricted mode.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from bertkit.errors import UserError
+from bertkit.model.bert import MODELS
+from bertkit.model.config import ModelConfig
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+_PICKLED = "pytorch_model.bin"
+
+CONFIG_KEYS = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+    "segment_types": "type_vocab_size",
+    "hidden_dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "layer_norm_eps": "layer_norm_eps",
+    "initializer_range": "initializer_range",
+    "pad_id": "pad_token_id",
+    "position_init": "position_init",
+}
+"""Fields of ModelConfig and their keys in config.json; the activation has a table of its own."""
+
+ACTIVATION_NAMES = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}
+_ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "relu": "relu",
+}
+
+ARCHITECTURES = {
+    "encoder": "BertModel",
+    "pretraining": "BertForPreTraining",
+    "classification": "BertForSequenceClassification",
+    "tagging": "BertForTokenClassification",
+}
+"""The class that a head is in transformers."""
+
+_HEADS = {name: head for head, name in ARCHITECTURES.items()} | {"BertForMaskedLM": "pretraining"}
+
+EMBEDDING_NAMES = {
+    "embeddings.token": "embeddings.word_embeddings.weight",
+    "embeddings.position": "embeddings.position_embeddings.weight",
+    "embeddings.segment": "embeddings.token_type_embeddings.weight",
+    "embeddings.norm.weight": "embeddings.LayerNorm.weight",
+    "embeddings.norm.bias": "embeddings.LayerNorm.bias",
+}
+POOLER_NAMES = {
+    "pooler.weight": "pooler.dense.weight",
+    "pooler.bias": "pooler.dense.bias",
+}
+BLOCK_NAMES = {
+    "attention_output": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "expand": "intermediate.dense",
+    "contract": "output.dense",
+    "feed_forward_norm": "output.LayerNorm",
+}
+"""In `encoder.blocks.N` here and `encoder.layer.N` there; each has a weight and a bias."""
+PACKED_NAMES = ("attention.self.query", "attention.self.key", "attention.self.value")
+"""What `qkv` is there, from top to bottom."""
+HEAD_NAMES = {
+    "masked_lm.dense.weight": "cls.predictions.transform.dense.weight",
+    "masked_lm.dense.bias": "cls.predictions.transform.dense.bias",
+    "masked_lm.norm.weight": "cls.predictions.transform.LayerNorm.weight",
+    "masked_lm.norm.bias": "cls.predictions.transform.LayerNorm.bias",
+    "masked_lm.bias": "cls.predictions.bias",
+    "next_sentence.dense.weight": "cls.seq_relationship.weight",
+    "next_sentence.dense.bias": "cls.seq_relationship.bias",
+    "classifier.dense.weight": "classifier.weight",
+    "classifier.dense.bias": "classifier.bias",
+}
+_TIED = "masked_lm.embeddings"
+"""The output layer, which is the token embeddings."""
+_DECODER = "cls.predictions.decoder.weight"
+_OLD_NAMES = {".gamma": ".weight", ".beta": ".bias"}
+_SAME_AS = {"cls.predictions.decoder.bias": "cls.predictions.bias"}
+_POSITION_IDS = "bert.embeddings.position_ids"
+"""A buffer of old files that counts 0, 1, 2, ..."""
+
+
+@dataclass
+class LoadedCheckpoint:
+    """A model from a file, and where the file and the model differ.
+
+    Attributes:
+        model: with the file's weights.
+        missing: weights (by their names in the file) that the file lacks; they start fresh.
+        unexpected: tensors of the file that the model has no place for, as another task's head.
+    """
+
+    model: nn.Module
+    missing: list[str]
+    unexpected: list[str]
+
+
+def file_names(own: str) -> tuple[str, ...]:
+    """The names in the file of one of the model's parameters: three for a packed one."""
+    if own in HEAD_NAMES:
+        return (HEAD_NAMES[own],)
+    name = own.removeprefix("encoder.")
+    flat = EMBEDDING_NAMES | POOLER_NAMES
+    if name in flat:
+        return (f"bert.{flat[name]}",)
+    _, number, layer, kind = name.split(".")  # blocks.N.LAYER.weight
+    layers = PACKED_NAMES if layer == "qkv" else (BLOCK_NAMES[layer],)
+    return tuple(f"bert.encoder.layer.{number}.{one}.{kind}" for one in layers)
+
+
+def save_checkpoint(model: nn.Module, directory: str | Path) -> None:
+    """Writes config.json and model.safetensors into an existing directory.
+
+    `transformers` reads the result with AutoModel and with the class of the model's head. The
+    tokenizer's files are written beside it by `Tokenizer.save`.
+    """
+    directory = Path(directory)
+    tensors: dict[str, Tensor] = {}
+    for own, value in model.state_dict().items():
+        if own == _TIED:
+            continue
+        names = file_names(own)
+        value = value.detach().to("cpu", torch.float32)
+        for name, part in zip(names, value.chunk(len(names)), strict=True):
+            tensors[name] = part.contiguous()
+    if model.head == "encoder":  # transformers' bare model has no prefix
+        tensors = {name.removeprefix("bert."): value for name, value in tensors.items()}
+    save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
+    text = json.dumps(_config_of(model), indent=2, ensure_ascii=False)
+    (directory / CONFIG).write_text(text + "\n", encoding="utf-8")
+
+
+def _config_of(model: nn.Module) -> dict[str, Any]:
+    config: ModelConfig = model.config  # type: ignore[assignment]
+    labels: list[str] = model.labels  # type: ignore[assignment]
+    values: dict[str, Any] = {
+        "architectures": [ARCHITECTURES[str(model.head)]],
+        "model_type": "bert",
+        "dtype": "float32",
+        "hidden_act": ACTIVATION_NAMES[config.activation],
+        "position_embedding_type": "absolute",
+        "tie_word_embeddings": True,
+    }
+    values |= {key: getattr(config, field) for field, key in CONFIG_KEYS.items()}
+    if labels:
+        values["id2label"] = {str(number): label for number, label in enumerate(labels)}
+        values["label2id"] = {label: number for number, label in enumerate(labels)}
+    if model.head == "classification":
+        one = len(labels) == 1
+        values["problem_type"] = "regression" if one else "single_label_classification"
+    return values
+
+
+def load_checkpoint(
+    path: str | Path,
+    head: str | None = None,
+    labels: list[str] | None = None,
+    **config_changes: Any,
+) -> LoadedCheckpoint:
+    """Loads a model from a Hugging Face directory.
+
+    Args:
+        path: the directory.
+        head: the family wanted (a name in `MODELS`); by default the file's own, or the bare
+            encoder where the file's is unknown. A head that the file lacks starts fresh.
+        labels: of the head, in order; by default the file's. A classifier whose labels in the
+            file are others starts fresh, whatever their number.
+        config_changes: fields of ModelConfig to replace, as `hidden_dropout=0.0`.
+
+    Raises:
+        UserError: no such directory or files in it; a broken or truncated file; a model that is
+            no BERT; an encoder's tensor that is missing or of another shape.
+    """
+    directory = Path(path)
+    if not directory.is_dir():
+        raise UserError(
+            f"no checkpoint at {directory}; give a directory with {CONFIG} and {WEIGHTS}"
+        )
+    values = _read_config(directory / CONFIG)
+    file, tensors = _read_weights(directory)
+    config = replace(_model_config(values, directory / CONFIG), **config_changes)
+    file_head = _head_of(values, tensors)
+    head = head or file_head
+    if head not in MODELS:
+        raise UserError(f"no head '{head}'; choose one of {', '.join(MODELS)}")
+    file_labels = _labels(values, directory / CONFIG) or _numbered_labels(tensors)
+    if labels is None:
+        labels = file_labels
+    if head != file_head or not _same_labels(labels, file_labels):
+        tensors = {n: value for n, value in tensors.items() if not n.startswith("classifier.")}
+    if head in ("classification", "tagging"):
+        if not labels:
+            raise UserError(f"{directory} names no labels for a {head} head; give its labels")
+        model = MODELS[head](config, labels)
+    else:
+        model = MODELS[head](config)
+    missing = _fill(model, tensors, file)
+    return LoadedCheckpoint(model, missing, sorted(tensors))
+
+
+def _fill(model: nn.Module, tensors: dict[str, Tensor], file: Path) -> list[str]:
+    """Moves the file's tensors into the model; what is left in `tensors` found no place."""
+    missing: list[str] = []
+    state = model.state_dict()
+    state.pop(_TIED, None)
+    for own, value in state.items():
+        names = file_names(own)
+        absent = [name for name in names if name not in tensors]
+        if absent:
+            if own.startswith("encoder.") and not own.startswith("encoder.pooler."):
+                raise UserError(
+                    f"{file} lacks {absent[0]} of shape {_shape(value.chunk(len(names))[0])}; "
+                    "the file is not whole or not a BERT of this size: copy or export it again"
+                )
+            missing.extend(absent)
+            continue
+        for name, part in zip(names, value.chunk(len(names)), strict=True):
+            given = tensors.pop(name)
+            if given.shape != part.shape:
+                raise UserError(
+                    f"{name} in {file} has shape {_shape(given)}, but by {CONFIG} it should be "
+                    f"{_shape(part)}; give the {CONFIG} that belongs to these weights"
+                )
+            part.copy_(given)
+    decoder = tensors.get(_DECODER)
+    if decoder is not None and _TIED in model.state_dict():
+        if not torch.equal(decoder.float(), state["encoder.embeddings.token"]):
+            raise UserError(
+                f"{_DECODER} in {file} is not the token embeddings; "
+                "only a masked LM with tied embeddings can be loaded"
+            )
+        del tensors[_DECODER]
+    return missing
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(
+            f"no {CONFIG} in {path.parent}; give a directory that holds a BERT checkpoint"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {error}; copy or export it again") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{path} is not a JSON object; copy or export it again")
+    kind = values.get("model_type", "bert")
+    if kind != "bert":
+        raise UserError(f"{path} describes a model of type '{kind}'; only 'bert' can be loaded")
+    if values.get("position_embedding_type", "absolute") != "absolute" or values.get("is_decoder"):
+        raise UserError(
+            f"{path} describes relative positions or a decoder; "
+            "only an encoder with absolute positions can be loaded"
+        )
+    return values
+
+
+def _model_config(values: dict[str, Any], path: Path) -> ModelConfig:
+    """The ModelConfig of a config.json; keys it lacks take the defaults where there are any."""
+    known: dict[str, Any] = {}
+    for field in fields(ModelConfig):
+        if field.name == "activation":
+            activation = values.get("hidden_act", "gelu")
+            if activation not in _ACTIVATIONS:
+                raise UserError(
+                    f"{path} names the activation '{activation}'; "
+                    f"known are {', '.join(_ACTIVATIONS)}"
+                )
+            known["activation"] = _ACTIVATIONS[activation]
+            continue
+        key = CONFIG_KEYS[field.name]
+        value = values.get(key)
+        if value is None:
+            if field.name in ("vocab_size", "hidden_size", "layers", "heads", "intermediate_size"):
+                raise UserError(f"{path} lacks '{key}'; copy or export it again")
+            continue
+        kinds = {"int": (int,), "float": (int, float)}.get(str(field.type), (str,))
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise UserError(f"'{key}' in {path} is {value!r}, not a {field.type}; mend it")
+        known[field.name] = value
+    return ModelConfig(**known)
+
+
+def _head_of(values: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    """The head that config.json names; without a name, what the weights tell."""
+    architectures = values.get("architectures")
+    if isinstance(architectures, list) and architectures:
+        return _HEADS.get(str(architectures[0]), "encoder")
+    return "pretraining" if "cls.predictions.bias" in tensors else "encoder"
+
+
+def _labels(values: dict[str, Any], path: Path) -> list[str]:
+    """The labels in order, or none."""
+    names = values.get("id2label")
+    if not names:
+        return []
+    try:
+        return [str(names[str(number)]) for number in range(len(names))]
+    except (KeyError, TypeError):
+        raise UserError(
+            f"'id2label' in {path} does not number its labels from 0; mend it"
+        ) from None
+
+
+def _numbered_labels(tensors: dict[str, Tensor]) -> list[str]:
+    """LABEL_0, LABEL_1, ... for a classifier without names, as transformers calls them."""
+    weight = tensors.get("classifier.weight")
+    return [] if weight is None else [f"LABEL_{number}" for number in range(weight.shape[0])]
+
+
+def _same_labels(labels: list[str], file_labels: list[str]) -> bool:
+    """Whether a classifier's rows mean these labels; LABEL_0, LABEL_1 may mean anything."""
+    return file_labels in (labels, [f"LABEL_{number}" for number in range(len(labels))])
+
+
+def _shape(tensor: Tensor) -> str:
+    return f"{list(tensor.shape)}"
+
+
+def _read_weights(directory: Path) -> tuple[Path, dict[str, Tensor]]:
+    """All tensors of a directory under their present names, and the file they came from."""
+    for name in (WEIGHTS, f"{WEIGHTS}.index.json", _PICKLED, f"{_PICKLED}.index.json"):
+        file = directory / name
+        if file.is_file():
+            break
+    else:
+        raise UserError(f"no weights in {directory}; expected {WEIGHTS}, its index, or {_PICKLED}")
+    tensors: dict[str, Tensor] = {}
+    for part in _shards(file) if name.endswith(".index.json") else [file]:
+        tensors |= _read_file(part)
+    return file, _present_names(tensors)
+
+
+def _shards(index: Path) -> list[Path]:
+    try:
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise UserError(f"{index} is not an index of weights: {error}; copy it again") from error
+    for name in names:
+        if Path(name).name != name:
+            raise UserError(f"{index} names '{name}', a file outside its directory; copy it again")
+        if not (index.parent / name).is_file():
+            raise UserError(f"{index} names {name}, which is not there; copy the missing file")
+    return [index.parent / name for name in names]
+
+
+def _read_file(file: Path) -> dict[str, Tensor]:
+    try:
+        if file.suffix == ".safetensors":
+            return load_file(file)
+        tensors = torch.load(file, map_location="cpu", weights_only=True)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{file} is broken or truncated: {error}; copy it again") from error
+    except Exception as error:  # torch.load raises many kinds for a broken or unsafe file
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise UserError(
+            f"{file} cannot be read as plain weights: {reason[0]}; export it as {WEIGHTS}"
+        ) from error
+    if not isinstance(tensors, dict):
+        raise UserError(f"{file} holds no named tensors; export it as {WEIGHTS}")
+    return {name: value for name, value in tensors.items() if isinstance(value, Tensor)}
+
+
+def _present_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Old names become new ones, and a bare model gets its prefix."""
+    bare = not any(name.startswith("bert.") for name in tensors)
+    renamed: dict[str, Tensor] = {}
+    for name, value in tensors.items():
+        for old, new in _OLD_NAMES.items():
+            if name.endswith(old):
+                name = name.removesuffix(old) + new
+        if bare and name.startswith(("embeddings.", "encoder.", "pooler.")):
+            name = f"bert.{name}"
+        renamed[_SAME_AS.get(name, name)] = value
+    renamed.pop(_POSITION_IDS, None)
+    return renamed

@@ -1,0 +1,103 @@
+"""How many parameters a model has, and why: each group with its arithmetic. Needs no torch.
+
+The paper's "110M" and "340M" are the encoder with its pooler at a vocabulary of 30,522. The masked
+LM's output layer is the token embeddings and counts once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bertkit.model.config import ModelConfig
+
+
+@dataclass(frozen=True)
+class ParameterRow:
+    """A group of parameters.
+
+    Attributes:
+        name: what it is.
+        arithmetic: its number written out, as "12 × (4·768² + 4·768)".
+        count: its number.
+    """
+
+    name: str
+    arithmetic: str
+    count: int
+
+
+@dataclass(frozen=True)
+class ParameterTable:
+    """The parameters of the encoder and of the heads that stand on it."""
+
+    encoder: list[ParameterRow]
+    heads: list[ParameterRow]
+
+    @property
+    def encoder_total(self) -> int:
+        return sum(row.count for row in self.encoder)
+
+    @property
+    def total(self) -> int:
+        return self.encoder_total + sum(row.count for row in self.heads)
+
+    def __str__(self) -> str:
+        """The table as aligned text."""
+        encoder_total = ParameterRow("encoder", "", self.encoder_total)
+        total = ParameterRow("encoder and heads", "", self.total)
+        rows = [*self.encoder, encoder_total, *self.heads, *([total] if self.heads else [])]
+        name = max(len(row.name) for row in rows)
+        arithmetic = max(len(row.arithmetic) for row in rows)
+        return "\n".join(
+            f"{row.name:<{name}}  {row.arithmetic:<{arithmetic}}  {row.count:>11,}" for row in rows
+        )
+
+
+def parameter_table(
+    config: ModelConfig, head: str = "pretraining", labels: int = 0
+) -> ParameterTable:
+    """The parameters of a model.
+
+    Args:
+        config: the sizes.
+        head: "pretraining", or "encoder" for none, or another with `labels` outputs.
+        labels: outputs of a classification or tagging head.
+    """
+    hidden, inner, layers = config.hidden_size, config.intermediate_size, config.layers
+    square = f"{hidden}²"
+    encoder = [
+        _table("token embeddings", config.vocab_size, hidden),
+        _table("position embeddings", config.max_positions, hidden),
+        _table("segment embeddings", config.segment_types, hidden),
+        ParameterRow("embeddings' LayerNorm", f"2·{hidden}", 2 * hidden),
+        ParameterRow(
+            "attention",
+            f"{layers} × (4·{square} + 4·{hidden})",
+            layers * (4 * hidden**2 + 4 * hidden),
+        ),
+        ParameterRow(
+            "feed-forward",
+            f"{layers} × (2·{hidden}·{inner} + {inner} + {hidden})",
+            layers * (2 * hidden * inner + inner + hidden),
+        ),
+        ParameterRow("layers' LayerNorms", f"{layers} × 4·{hidden}", layers * 4 * hidden),
+        ParameterRow("pooler", f"{square} + {hidden}", hidden**2 + hidden),
+    ]
+    if head == "encoder":
+        return ParameterTable(encoder, [])
+    if head != "pretraining":
+        row = ParameterRow(
+            f"{head} head", f"{labels}·{hidden} + {labels}", labels * hidden + labels
+        )
+        return ParameterTable(encoder, [row])
+    heads = [
+        ParameterRow("masked LM's dense", f"{square} + {hidden}", hidden**2 + hidden),
+        ParameterRow("masked LM's LayerNorm", f"2·{hidden}", 2 * hidden),
+        ParameterRow("masked LM's output bias", f"{config.vocab_size}", config.vocab_size),
+        ParameterRow("next sentence", f"2·{hidden} + 2", 2 * hidden + 2),
+    ]
+    return ParameterTable(encoder, heads)
+
+
+def _table(name: str, entries: int, hidden: int) -> ParameterRow:
+    return ParameterRow(name, f"{entries} × {hidden}", entries * hidden)
