@@ -44,7 +44,7 @@ def test_elsewhere_a_plain_line_comes_now_and_then_with_the_time_left(
     assert lines == [
         "training: 8/40 steps in 16 s, 64 s left loss 2.5",
         "training: 16/40 steps in 32 s, 48 s left loss 2.5",
-        "training: 20/40 steps in 40 s, 40 s left loss 2.5",
+        "training: 20/40 steps in 40 s loss 2.5",  # it ended here
     ]
 
 

@@ -74,7 +74,7 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
         elif kind is None and self.done > self._before:
-            self._line()
+            self._line(last=True)
 
     def advance(self, units: int = 1, detail: str | None = None) -> None:
         """Counts `units` more as done; `detail` is shown behind the bar (losses, rates)."""
@@ -86,18 +86,15 @@ class Progress:
         elif not self.quiet and time.monotonic() - self._last_line >= PLAIN_INTERVAL:
             self._line()
 
-    def _line(self) -> None:
+    def _line(self, last: bool = False) -> None:
         if self.quiet:
             return
         self._last_line = time.monotonic()
         elapsed = self._last_line - self._started
         of = f"/{self.total}" if self.total is not None else ""
         left = ""
-        if self.total and self._before < self.done < self.total:
+        if self.total and not last and self._before < self.done < self.total:
             each = elapsed / (self.done - self._before)
             left = f", {each * (self.total - self.done):.0f} s left"
-        print(
-            f"{self.label}: {self.done}{of} {self.unit} in {elapsed:.0f} s{left} {self.detail}",
-            file=sys.stderr,
-            flush=True,
-        )
+        line = f"{self.label}: {self.done}{of} {self.unit} in {elapsed:.0f} s{left} {self.detail}"
+        print(line.rstrip(), file=sys.stderr, flush=True)

@@ -1,0 +1,314 @@
+"""`bertkit inspect`: what a folder or file is, what is in it, and whether it is whole.
+
+A model size (base, 2x256x4) gives the table of its parameters with the arithmetic; a corpus its
+counts, and any document of it in words; a vocabulary its entries; a run how far it came; a
+checkpoint its sizes, head and labels. What is damaged ends with the error of the room that reads
+it, so a script can rely on the exit code.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import UserError
+from bertkit.journey.config import InspectConfig
+from bertkit.model.config import SIZES, ModelConfig, model_config
+from bertkit.model.parameters import ParameterTable, parameter_table
+
+RUN_COMMANDS = ("pretrain", "finetune")
+"""Commands whose configuration, <command>.yaml, marks the folder of a run."""
+
+_SHOWN_LABELS = 12
+
+
+@dataclass
+class InspectResult:
+    """What was found.
+
+    Attributes:
+        kind: "model size", "corpus", "vocabulary", "run" or "checkpoint".
+        path: what was asked for.
+        facts: everything found, by name.
+        lines: the same for people, a name and a text each.
+        text: what stands below the lines: a parameter table, a document.
+    """
+
+    kind: str
+    path: str
+    facts: dict[str, Any]
+    lines: list[tuple[str, str]] = field(default_factory=list)
+    text: str = ""
+
+    def __str__(self) -> str:
+        width = max((len(name) for name, _ in self.lines), default=0)
+        rows = [f"  {name:<{width}}  {value}" for name, value in self.lines]
+        shown = [f"{self.path}: {self.kind}", *rows]
+        return "\n".join([*shown, "", self.text] if self.text else shown)
+
+
+def inspect(config: InspectConfig) -> InspectResult:
+    """Looks at `config.path`.
+
+    Raises:
+        UserError: it is nothing that bertkit knows, or it is damaged.
+    """
+    path = Path(config.path)
+    if not path.exists():
+        if config.path in SIZES or re.fullmatch(r"\d+x\d+x\d+", config.path):
+            return _model_size(config)
+        raise UserError(
+            f"there is no {config.path}; give a corpus, vocabulary, run or checkpoint, or a model "
+            f"size ({', '.join(SIZES)}, or LAYERSxHIDDENxHEADS)"
+        )
+    if (path / "manifest.json").is_file():
+        return _corpus(config, path)
+    if any((path / f"{command}.yaml").is_file() for command in RUN_COMMANDS):
+        return _run(config, path)
+    if (path / "config.json").is_file():
+        return _checkpoint(config, path)
+    if path.name.endswith("vocab.txt") or (path / "vocab.txt").is_file():
+        return _vocabulary(path)
+    raise UserError(
+        f"{path} is nothing that bertkit knows; it understands a corpus (manifest.json), a "
+        "vocabulary (vocab.txt), a run (pretrain.yaml or finetune.yaml) and a checkpoint "
+        "(config.json)"
+    )
+
+
+def _model_size(config: InspectConfig) -> InspectResult:
+    sizes = model_config(config.path, config.vocab_size)
+    table = parameter_table(sizes)
+    facts = asdict(sizes) | _parameters(table)
+    return InspectResult("model size", config.path, facts, _sizes(sizes), str(table))
+
+
+def _corpus(config: InspectConfig, path: Path) -> InspectResult:
+    from bertkit.corpus.format import Corpus
+
+    corpus = Corpus.open(path)
+    if config.verify:
+        corpus.verify()
+    tokenizer = corpus.tokenizer()
+    facts: dict[str, Any] = {"identity": corpus.identity, "verified": config.verify, "splits": {}}
+    lines = []
+    for name, split in corpus.splits.items():
+        facts["splits"][name] = {
+            "documents": split.documents,
+            "sentences": split.sentences,
+            "tokens": split.tokens,
+        }
+        lines.append(
+            (
+                name,
+                f"{split.documents:,} documents, {split.sentences:,} sentences, "
+                f"{split.tokens:,} tokens; {split.sentences / split.documents:.1f} sentences a "
+                f"document, {split.tokens / split.sentences:.1f} tokens a sentence",
+            )
+        )
+    facts |= _casing(tokenizer.lower_case) | {"vocab_size": len(tokenizer)}
+    lines += [
+        ("vocabulary", f"{len(tokenizer):,} entries, {facts['casing']}"),
+        ("shards", f"{len(corpus.manifest['shards'])}, identity {corpus.identity[:12]}"),
+        ("whole", "yes, every checksum agrees" if config.verify else "sizes agree, not read"),
+    ]
+    text = ""
+    if config.document is not None:
+        if config.split not in corpus.splits:
+            raise UserError(
+                f"{path} has no split '{config.split}'; choose one of {', '.join(corpus.splits)}"
+            )
+        split = corpus.splits[config.split]
+        if not 0 <= config.document < split.documents:
+            raise UserError(
+                f"{path} has documents 0 to {split.documents - 1} in {config.split}, "
+                f"not {config.document}"
+            )
+        first, stop = split.document_bounds[config.document : config.document + 2].tolist()
+        sentences = split.decode(first, stop - first)
+        identity = split.document_id(config.document)
+        facts["document"] = {"id": identity, "sentences": sentences}
+        text = "\n".join([f"document {config.document} of {config.split}: {identity}", *sentences])
+    return InspectResult("corpus", config.path, facts, lines, text)
+
+
+def _vocabulary(path: Path) -> InspectResult:
+    from bertkit.text.tokenizer import Tokenizer, load_vocabulary
+    from bertkit.text.wordpiece import PREFIX
+
+    lower_case = None
+    if path.is_dir() and (path / "tokenizer_config.json").is_file():
+        tokenizer = Tokenizer.load(path)
+        vocabulary, lower_case = tokenizer.vocabulary, tokenizer.lower_case
+    else:
+        vocabulary = load_vocabulary(path / "vocab.txt" if path.is_dir() else path)
+    inside = sum(entry.startswith(PREFIX) for entry in vocabulary)
+    single = sum(len(entry.removeprefix(PREFIX)) == 1 for entry in vocabulary)
+    unused = sum(entry.startswith("[unused") for entry in vocabulary)
+    special = {
+        entry: number
+        for number, entry in enumerate(vocabulary)
+        if entry in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    }
+    longest = max((entry.removeprefix(PREFIX) for entry in vocabulary), key=len)
+    facts: dict[str, Any] = {
+        "vocab_size": len(vocabulary),
+        "inside_words": inside,
+        "single_characters": single,
+        "unused": unused,
+        "special_tokens": special,
+        "longest": longest,
+        **_casing(lower_case),
+    }
+    lines = [
+        ("entries", f"{len(vocabulary):,}"),
+        ("inside words", f"{inside:,} begin with {PREFIX}"),
+        ("characters", f"{single:,} entries of a single character"),
+        ("longest", longest),
+        ("special", ", ".join(f"{entry} {number}" for entry, number in special.items())),
+        ("casing", facts["casing"]),
+    ]
+    if unused:
+        lines.insert(4, ("unused", f"{unused:,} places kept free"))
+    return InspectResult("vocabulary", str(path), facts, lines)
+
+
+def _run(config: InspectConfig, path: Path) -> InspectResult:
+    from bertkit.training.checkpoint import newest_restart_point
+    from bertkit.training.log import read_log
+
+    command = next(name for name in RUN_COMMANDS if (path / f"{name}.yaml").is_file())
+    records = read_log(path)
+    last = {kind: _last(records, kind) for kind in ("train", "dev")}
+    planned = _planned_steps(path)
+    done = last["train"]["step"] if last["train"] else 0
+    finished = (path / "model.safetensors").is_file()
+    facts: dict[str, Any] = {
+        "command": command,
+        "finished": finished,
+        "steps_logged": done,
+        "steps_planned": planned,
+        "last_train": last["train"],
+        "last_dev": last["dev"],
+        "checkpoint": None,
+        "restart_point": None,
+    }
+    of = f" of {planned:,}" if planned else ""
+    lines = [
+        ("made by", f"bertkit {command} --config {path / f'{command}.yaml'}"),
+        ("progress", f"{'finished' if finished else 'not finished'}, {done:,}{of} steps logged"),
+    ]
+    lines += [(f"last {kind}", _numbers(record)) for kind, record in last.items() if record]
+    point = newest_restart_point(path)
+    if point is not None:
+        facts["restart_point"] = {"path": str(point.path), "step": point.step}
+        lines.append(("restart", f"from step {point.step:,}, checksums agree"))
+    elif not finished:
+        lines.append(("restart", "from the beginning: no restart point yet"))
+    if finished:
+        checkpoint = _checkpoint(config, path)
+        facts["checkpoint"] = checkpoint.facts
+        lines += checkpoint.lines
+    return InspectResult("run", config.path, facts, lines)
+
+
+def _checkpoint(config: InspectConfig, path: Path) -> InspectResult:
+    import torch
+
+    from bertkit.formats.huggingface import load_checkpoint
+    from bertkit.text.tokenizer import Tokenizer
+
+    loaded = load_checkpoint(path)
+    model: Any = loaded.model
+    broken = [name for name, value in model.named_parameters() if not torch.isfinite(value).all()]
+    if broken:
+        raise UserError(
+            f"{path} holds numbers that are not finite, in {broken[0]}; take an older checkpoint"
+        )
+    sizes: ModelConfig = model.config
+    table = parameter_table(sizes, model.head, len(model.labels))
+    facts: dict[str, Any] = {
+        "head": model.head,
+        "labels": list(model.labels),
+        "missing": loaded.missing,
+        "unexpected": loaded.unexpected,
+        **asdict(sizes),
+        **_parameters(table),
+    }
+    lines = [
+        *_sizes(sizes),
+        ("parameters", f"{table.total:,}, of them the encoder {table.encoder_total:,}"),
+        ("head", model.head),
+    ]
+    if model.labels:
+        shown = ", ".join(model.labels[:_SHOWN_LABELS])
+        more = len(model.labels) - _SHOWN_LABELS
+        lines.append(("labels", shown + (f" and {more} more" if more > 0 else "")))
+    if (path / "vocab.txt").is_file():
+        tokenizer = Tokenizer.load(path)
+        facts |= _casing(tokenizer.lower_case)
+        lines.append(("vocabulary", f"{len(tokenizer):,} entries, {facts['casing']}"))
+        if len(tokenizer) > sizes.vocab_size:
+            raise UserError(
+                f"{path / 'vocab.txt'} has {len(tokenizer):,} entries and the model "
+                f"{sizes.vocab_size:,} embeddings; put the vocabulary of this model there"
+            )
+    else:
+        lines.append(("vocabulary", "no vocab.txt; texts cannot be read without it"))
+    whole = "yes, every weight is there and finite"
+    if loaded.missing:
+        whole = f"no: {len(loaded.missing)} weights are missing, as {loaded.missing[0]}"
+    lines.append(("whole", whole))
+    if loaded.unexpected:
+        lines.append(
+            ("not used", f"{len(loaded.unexpected)} weights, as {loaded.unexpected[0]}"),
+        )
+    return InspectResult("checkpoint", config.path, facts, lines)
+
+
+def _sizes(sizes: ModelConfig) -> list[tuple[str, str]]:
+    layers = "1 layer" if sizes.layers == 1 else f"{sizes.layers} layers"
+    return [
+        (
+            "model",
+            f"{layers}, hidden size {sizes.hidden_size}, {sizes.heads} heads, "
+            f"feed-forward {sizes.intermediate_size}",
+        ),
+        ("embeddings", f"{sizes.vocab_size:,} tokens, {sizes.max_positions} positions"),
+    ]
+
+
+def _parameters(table: ParameterTable) -> dict[str, Any]:
+    rows = [asdict(row) for row in [*table.encoder, *table.heads]]
+    return {"parameters": table.total, "encoder_parameters": table.encoder_total, "table": rows}
+
+
+def _casing(lower_case: bool | None) -> dict[str, str]:
+    if lower_case is None:
+        return {"casing": "not stored"}
+    return {"casing": "uncased" if lower_case else "cased"}
+
+
+def _last(records: list[dict[str, Any]], kind: str) -> dict[str, Any] | None:
+    return next((record for record in reversed(records) if record.get("kind") == kind), None)
+
+
+def _planned_steps(path: Path) -> int | None:
+    """The number of steps that the run fixed at its start, where it has written that down."""
+    try:
+        steps = json.loads((path / "run.json").read_text(encoding="utf-8"))["steps"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return int(steps)
+
+
+def _numbers(record: dict[str, Any]) -> str:
+    named = [
+        f"{name} {value:.4g}"
+        for name, value in record.items()
+        if isinstance(value, float) and name != "seconds"
+    ]
+    return f"step {record.get('step', 0):,}: " + ", ".join(named)
