@@ -1,0 +1,1 @@
+"""Pages with curves, tables and samples, made from logs and results alone."""
