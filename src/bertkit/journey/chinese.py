@@ -90,6 +90,11 @@ class ChineseData:
     tagged_sentences: dict[str, int]
     tagged_entities: dict[str, dict[str, int]]
 
+    @property
+    def characters(self) -> dict[str, int]:
+        """Characters of the pre-training text, by source."""
+        return self.counts.characters
+
 
 @dataclass(frozen=True)
 class Review:

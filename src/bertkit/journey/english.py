@@ -80,6 +80,11 @@ class EnglishData:
     counts: TextCounts
     labelled_reviews: dict[str, int]
 
+    @property
+    def characters(self) -> dict[str, int]:
+        """Characters of the pre-training text, by source."""
+        return self.counts.characters
+
 
 @dataclass(frozen=True)
 class Rated:

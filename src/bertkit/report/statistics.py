@@ -58,7 +58,7 @@ def f1_scores(counts: ArrayLike) -> Floats:
 
 
 def accuracy_difference(
-    first: ArrayLike, second: ArrayLike, paired_seeds: bool = False
+    first: ArrayLike, second: ArrayLike, *, paired_seeds: bool = False
 ) -> Difference:
     """Second arm's accuracy minus the first's.
 
@@ -84,6 +84,7 @@ def accuracy_difference(
 def f1_difference(
     first: ArrayLike,
     second: ArrayLike,
+    *,
     paired_seeds: bool = False,
     replicates: int = 1000,
     seed: int = 0,
