@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -239,6 +241,15 @@ def test_a_file_that_outgrows_the_limit_leaves_the_old_one(tmp_path: Path, how: 
 def test_a_full_disk_met_by_a_library_is_told_alike(tmp_path: Path, text: str) -> None:
     with pytest.raises(UserError, match="disk is full"), disk_errors(tmp_path / "model"):
         raise RuntimeError(text)
+
+
+@pytest.mark.parametrize("inside", [writing, writing_into])
+def test_the_place_told_is_where_the_file_was_meant_to_be(tmp_path: Path, inside: Any) -> None:
+    meant = re.escape(str(tmp_path / "run" / "vocab.txt"))
+    with pytest.raises(UserError, match=f"while writing {meant};"), inside(tmp_path / "run") as run:
+        run.mkdir(exist_ok=True)
+        with writing(run / "vocab.txt"):
+            raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_an_error_about_an_input_is_not_told_as_one_about_the_output(tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ def explain(error: Exception, path: str | os.PathLike[str]) -> str | None:
     code = error.errno if isinstance(error, OSError) and _concerns(error, path) else None
     if in_rust := re.search(r"\(os error (\d+)\)", str(error)):
         code = int(in_rust[1])
+    path = _final(Path(path))
     if code in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(error):
         return f"the disk is full while writing {path}; free some space"
     if code == errno.EFBIG:
@@ -101,6 +102,18 @@ def explain(error: Exception, path: str | os.PathLike[str]) -> str | None:
         reason = os.strerror(code).lower()
         return f"cannot write {path}: {reason}; choose another place with --output"
     return None
+
+
+def _final(path: Path) -> Path:
+    """The place that a file in a half-written folder is meant for: a/.b.partial-7/c is a/b/c."""
+    final = Path()
+    for part in path.parts:
+        name = re.fullmatch(r"\.(.+)\.partial-\d+", part)
+        if name is None:
+            final /= part
+        elif final.name != name[1]:  # that of `writing_into` lies inside its folder
+            final /= name[1]
+    return final
 
 
 def _concerns(error: OSError, path: str | os.PathLike[str]) -> bool:
