@@ -111,6 +111,6 @@ def test_what_cannot_be_filled_is_one_line_for_the_user(pretrained, tmp_path, ti
     assert not (tmp_path / "o").exists()
     tuned = save_tiny(tmp_path / "tuned", tiny_tokenizer, "classification", ["a", "b"])
     with pytest.raises(
-        UserError, match=r"classification head and no masked LM; use bertkit predict"
+        UserError, match=r"no masked-LM head .it is a model for classification.; use bertkit pred"
     ):
         fill(FillConfig(str(tuned), "[MASK]"))

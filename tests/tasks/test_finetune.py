@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from bertkit.formats.huggingface import load_checkpoint
 
 from bertkit.errors import Interrupted, UserError
+from bertkit.formats.huggingface import load_checkpoint
 from bertkit.tasks import finetune as module
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
 from bertkit.tasks.evaluate import evaluate
@@ -258,5 +258,5 @@ def test_evaluation_names_labels_that_the_model_does_not_know(checkpoint, data, 
         evaluate(EvaluateConfig(str(run), str(other), quiet=True))
     with pytest.raises(UserError, match="not tuned for tagging: its head is classification"):
         evaluate(EvaluateConfig(str(run), str(data), task="tagging", quiet=True))
-    with pytest.raises(UserError, match="no answers"):
+    with pytest.raises(UserError, match="no head for a task"):
         evaluate(EvaluateConfig(str(checkpoint), str(data), quiet=True))

@@ -30,7 +30,7 @@ class PredictConfig:
     sequence_length: int | None = option(
         None, help="tokens of the longest sequence (default: as in training)"
     )
-    batch_tokens: int = option(4096, help="tokens computed at once")
+    batch_tokens: int = option(2048, help="tokens computed at once")
     precision: Precision = option("auto", help="arithmetic of the matrix products")
     quiet: bool = option(False, help="print no progress")
 
@@ -57,7 +57,7 @@ class FillConfig:
     sequence_length: int | None = option(
         None, help="tokens of the longest sequence (default: as in training)"
     )
-    batch_tokens: int = option(4096, help="tokens computed at once")
+    batch_tokens: int = option(2048, help="tokens computed at once")
     precision: Precision = option("auto", help="arithmetic of the matrix products")
     quiet: bool = option(False, help="print no progress")
 
@@ -91,6 +91,6 @@ class EmbedConfig:
     sequence_length: int | None = option(
         None, help="tokens of the longest sequence (default: as in training)"
     )
-    batch_tokens: int = option(4096, help="tokens computed at once")
+    batch_tokens: int = option(2048, help="tokens computed at once")
     precision: Precision = option("auto", help="arithmetic of the matrix products")
     quiet: bool = option(False, help="print no progress")

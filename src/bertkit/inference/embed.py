@@ -33,6 +33,7 @@ from bertkit.progress import Progress, say
 from bertkit.tasks.answers import BATCH_TOKENS, check_sequence_length
 from bertkit.tasks.classification import features
 from bertkit.tasks.readers import TextExample
+from bertkit.training.allocator import keep_memory
 
 NAMED_LAYERS: dict[str, tuple[list[int], bool]] = {
     "last": ([-1], False),
@@ -82,6 +83,7 @@ def embed(config: EmbedConfig) -> EmbedResult:
     Raises:
         UserError: unknown layers or output ending, or an input that cannot be read.
     """
+    keep_memory()
     started = time.monotonic()
     model = load(config.checkpoint, config.precision)
     size = vector_size(model, config.layers)

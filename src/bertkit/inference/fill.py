@@ -114,10 +114,11 @@ def fill_masks(
     Raises:
         UserError: as `fill`.
     """
-    if model.head != "pretraining":
+    if model.head != "pretraining" or model.lacks("cls.predictions."):
+        other = "bertkit predict" if model.labels else "bertkit embed"
         raise UserError(
-            f"{model.path} has a {model.head} head and no masked LM; use bertkit predict, "
-            "or fill with the pre-trained model it was tuned from"
+            f"{model.path} has no masked-LM head (it is a model for {model.head}); use {other}, "
+            "or fill with the pre-trained model it was made from"
         )
     length = sequence_length or model.sequence_length
     check_sequence_length(length, model.model)

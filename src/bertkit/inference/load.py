@@ -23,7 +23,7 @@ from bertkit.model.config import ModelConfig
 from bertkit.model.encoder import set_compute_dtype
 from bertkit.pretraining.config import PretrainConfig
 from bertkit.progress import say
-from bertkit.tasks.answers import BATCH_TOKENS, Answers, answer
+from bertkit.tasks.answers import BATCH_TOKENS, Answers, answer, max_positions
 from bertkit.tasks.classification import ClassPrediction
 from bertkit.tasks.config import FinetuneConfig
 from bertkit.tasks.readers import TextExample, WordsExample
@@ -47,16 +47,27 @@ class LoadedModel(nn.Module):
         path: the directory it came from.
         sequence_length: tokens of the longest sequence it was trained on, or its positions where
             that is not recorded; longer inputs are cut or read in windows.
+        missing: weights, by their names in the file, that the checkpoint lacks.
     """
 
     def __init__(
-        self, model: nn.Module, tokenizer: Tokenizer, path: Path, sequence_length: int
+        self,
+        model: nn.Module,
+        tokenizer: Tokenizer,
+        path: Path,
+        sequence_length: int,
+        missing: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.model = model
         self.tokenizer = tokenizer
         self.path = path
         self.sequence_length = sequence_length
+        self.missing = list(missing)
+
+    def lacks(self, prefix: str) -> bool:
+        """Whether weights under this name in the file are missing, so are untrained."""
+        return any(name.startswith(prefix) for name in self.missing)
 
     @property
     def head(self) -> str:
@@ -127,7 +138,10 @@ class LoadedModel(nn.Module):
                 f"{self.path} is pre-trained only and predicts no labels; tune it with bertkit "
                 "finetune, or use bertkit fill or bertkit embed"
             )
-        return family_of(self.head)
+        task = family_of(self.head)
+        if self.lacks("classifier."):
+            raise UserError(f"the weights of {self.path} lack their classifier; copy them again")
+        return task
 
     def example(self, one: PredictInput) -> TextExample | WordsExample:
         """An input as an example of the head's family."""
@@ -157,13 +171,13 @@ def load(path: str | Path, precision: Precision = "fp32") -> LoadedModel:
         UserError: there is no such checkpoint, or it is not whole.
     """
     directory = Path(path)
-    model = load_checkpoint(directory).model
+    checkpoint = load_checkpoint(directory)
+    model = checkpoint.model
     tokenizer = Tokenizer.load(directory)
     set_compute_dtype(model, compute_dtype(precision, next(model.parameters()).device))
-    positions = model.config.max_positions
-    loaded = LoadedModel(
-        model, tokenizer, directory, min(trained_length(directory) or positions, positions)
-    )
+    positions = max_positions(model)
+    length = min(trained_length(directory) or positions, positions)
+    loaded = LoadedModel(model, tokenizer, directory, length, checkpoint.missing)
     loaded.eval()
     return loaded
 

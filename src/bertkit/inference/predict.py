@@ -10,6 +10,7 @@ from bertkit.inference.config import PredictConfig
 from bertkit.inference.inputs import json_output, read_inputs
 from bertkit.inference.load import load
 from bertkit.progress import Progress, say
+from bertkit.training.allocator import keep_memory
 
 
 @dataclass
@@ -37,6 +38,7 @@ def predict(config: PredictConfig) -> PredictResult:
     Raises:
         UserError: the checkpoint has no task head, or the input cannot be read.
     """
+    keep_memory()
     model = load(config.checkpoint, config.precision)
     task = model.task
     started = time.monotonic()

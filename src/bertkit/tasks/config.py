@@ -76,6 +76,6 @@ class EvaluateConfig:
     sequence_length: int | None = option(
         None, help="tokens of the longest sequence (default: as in fine-tuning)"
     )
-    batch_tokens: int = option(4096, help="tokens computed at once")
+    batch_tokens: int = option(2048, help="tokens computed at once")
     precision: Precision = option("auto", help="arithmetic of the matrix products")
     quiet: bool = option(False, help="print no progress")

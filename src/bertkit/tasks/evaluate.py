@@ -14,13 +14,14 @@ from bertkit.errors import UserError
 from bertkit.files import writing
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.model.encoder import set_compute_dtype
-from bertkit.tasks.answers import evaluate_model
+from bertkit.tasks.answers import evaluate_model, max_positions
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
 from bertkit.tasks.readers import require_file
 from bertkit.tasks.registry import family_of, get_task
 from bertkit.tasks.tables import metrics_line, scores_table, write_jsonl
 from bertkit.tasks.task import Columns, Task
 from bertkit.text.tokenizer import Tokenizer
+from bertkit.training.allocator import keep_memory
 from bertkit.training.precision import compute_dtype
 
 
@@ -69,6 +70,7 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
         UserError: the checkpoint is not tuned for the task, the data cannot be read, or they have
             labels that the checkpoint does not know.
     """
+    keep_memory()
     directory = Path(config.checkpoint)
     model = load_checkpoint(directory).model
     tuned = tuned_with(directory)
@@ -90,7 +92,7 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
         task,
         examples,
         tokenizer,
-        config.sequence_length or (tuned.sequence_length if tuned else model.config.max_positions),
+        config.sequence_length or (tuned.sequence_length if tuned else max_positions(model)),
         config.batch_tokens,
         config.quiet,
     )

@@ -116,8 +116,11 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     tokenizer = Tokenizer.load(config.checkpoint)
     data = read_data(config, task)
     seed_initial_weights(config.seed)
-    model = load_checkpoint(config.checkpoint, head=task.head, labels=data.labels).model
+    loaded = load_checkpoint(config.checkpoint, head=task.head, labels=data.labels)
+    model = loaded.model
     check_sequence_length(config.sequence_length, model)
+    if any(name.startswith("bert.pooler.") for name in loaded.missing):
+        say("the checkpoint has no pooler; it starts untrained", config.quiet)
     if config.initialise == "random":
         seed_initial_weights(config.seed)
         model = type(model)(model.config, data.labels)

@@ -62,6 +62,5 @@ def family_of(head: str) -> Task:
         if task.head == head:
             return task
     raise UserError(
-        f"this checkpoint has a {head or 'bare encoder without a'} head, so it gives no answers "
-        "yet; tune it with bertkit finetune"
+        f"a checkpoint for {head} has no head for a task; tune it with bertkit finetune"
     )

@@ -109,6 +109,9 @@ def windows(lengths: Sequence[int], room: int) -> list[tuple[int, int, list[int]
         (first word, word after the last, words to ask there) of each window. Every word that has
         tokens is asked in exactly one window; a window where nothing is asked is left out.
     """
+    if sum(lengths) <= room:
+        seen = [word for word, length in enumerate(lengths) if length]
+        return [(0, len(lengths), seen)] if seen else []
     bounds = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])  # [words + 1]
     asked: dict[tuple[int, int], list[int]] = {}
     spans: list[tuple[int, int]] = []
