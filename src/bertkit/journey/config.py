@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from bertkit.config import option
 
@@ -21,3 +22,23 @@ class InspectConfig:
     split: str = option("train", help="the part of the corpus that --document counts in")
     verify: bool = option(True, help="read all data and compare its checksums")
     vocab_size: int = option(30522, help="vocabulary entries that a model size is reckoned with")
+
+
+@dataclass
+class QuickstartConfig:
+    """The whole journey on real text that an installed package carries: text to answers."""
+
+    output: str = option(
+        "bertkit-quickstart", help="folder of everything; the same command continues", short="o"
+    )
+    language: Literal["zh", "en"] = option("zh", help="zh: Chinese, or en: English")
+    minutes: float = option(
+        14.0, help="how long it may take; what the tasks do not need goes into pre-training"
+    )
+    few: int = option(300, help="labelled examples of the task with few labels")
+    many: int = option(1000, help="labelled examples of the task with many labels")
+    test: int = option(2000, help="labelled examples to test on")
+    seeds: int = option(3, help="fine-tunings of each start, with other labels and other heads")
+    workers: int = option(2, help="fine-tunings at the same time, each on one processor core")
+    seed: int = option(0, help="of the splits, the weights and the order of the text")
+    quiet: bool = option(False, help="print no progress")

@@ -15,7 +15,6 @@ from typing import Any
 
 from torch import nn
 
-from bertkit import config as configurations
 from bertkit.corpus.format import Corpus, CorpusSplit
 from bertkit.errors import UserError
 from bertkit.files import writing, writing_into
@@ -31,6 +30,7 @@ from bertkit.progress import say
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
 from bertkit.training.calibrate import seconds_per_step, steps_in
+from bertkit.training.claim import claim
 from bertkit.training.config import TrainOptions
 from bertkit.training.loop import train
 from bertkit.training.seeds import seed_initial_weights
@@ -85,8 +85,8 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
     tokenizer = corpus.tokenizer()
     run = Path(config.output)
     _check(config, corpus)
-    _claim(run, config)
     sizes = _model_config(config, tokenizer)
+    claim(run, config, "pretrain.yaml", MAY_CHANGE)
     seed_initial_weights(config.seed)
     model = PretrainingModel(sizes)
     source = _source(config, corpus.splits["train"], tokenizer)
@@ -215,31 +215,6 @@ def _check(config: PretrainConfig, corpus: Corpus) -> None:
             f"--sequence-length {config.sequence_length} is longer than the model's "
             f"{config.max_positions} positions; raise --max-positions"
         )
-
-
-def _claim(run: Path, config: PretrainConfig) -> None:
-    """Writes the configuration into a new run; refuses a folder that holds something else."""
-    saved = run / "pretrain.yaml"
-    if saved.exists():
-        before = configurations.load(PretrainConfig, saved)
-        changes = [
-            f"{name} was {old}, is {new}"
-            for (name, old), new in zip(
-                configurations.to_dict(before).items(),
-                configurations.to_dict(config).values(),
-                strict=True,
-            )
-            if old != new and name not in MAY_CHANGE
-        ]
-        if changes:
-            raise UserError(
-                f"{run} holds a run with other options ({'; '.join(changes)}); "
-                "give the same options to continue it, or another --output"
-            )
-        return
-    if run.is_dir() and any(run.iterdir()):
-        raise UserError(f"{run} is not empty and not a pre-training run; give another --output")
-    configurations.save(config, saved)
 
 
 def _facts(

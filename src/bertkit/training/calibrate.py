@@ -9,7 +9,7 @@ from torch import nn
 
 from bertkit.errors import UserError
 from bertkit.model.encoder import set_compute_dtype
-from bertkit.training.allocator import keep_freed_memory
+from bertkit.training.allocator import keep_memory
 from bertkit.training.config import TrainOptions
 from bertkit.training.loop import BatchSource, Objective, update
 from bertkit.training.optimizer import make_optimizer
@@ -25,7 +25,7 @@ def seconds_per_step(
     model: nn.Module, objective: Objective, source: BatchSource, options: TrainOptions
 ) -> float:
     """Seconds that a step takes here, batches included; `model` itself is not trained."""
-    keep_freed_memory()
+    keep_memory()
     trial = copy.deepcopy(model)
     set_compute_dtype(trial, compute_dtype(options.precision, next(trial.parameters()).device))
     optimizer = make_optimizer(trial, options)

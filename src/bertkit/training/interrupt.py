@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import signal
 import threading
 from types import FrameType, TracebackType
@@ -11,7 +12,7 @@ class InterruptGuard:
     """While it is open, the first Ctrl-C or SIGTERM is only noted in `received`.
 
     A second one interrupts at once, for a step may be long. Outside the main thread Python
-    delivers no signals and the guard does nothing.
+    delivers no signals, and in a worker process the parent decides: there the guard does nothing.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -21,7 +22,8 @@ class InterruptGuard:
         self._previous: dict[int, object] = {}
 
     def __enter__(self) -> InterruptGuard:
-        if threading.current_thread() is threading.main_thread():
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        if in_main_thread and multiprocessing.parent_process() is None:
             for number in self.SIGNALS:
                 self._previous[number] = signal.signal(number, self._note)
         return self

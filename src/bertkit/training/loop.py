@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from bertkit.errors import Interrupted, UserError
 from bertkit.model.encoder import set_compute_dtype
 from bertkit.progress import Progress, say
-from bertkit.training.allocator import keep_freed_memory
+from bertkit.training.allocator import keep_memory
 from bertkit.training.batch import Batch
 from bertkit.training.checkpoint import newest_restart_point, restore, save_restart_point
 from bertkit.training.config import TrainOptions
@@ -115,7 +115,7 @@ def train(
         Interrupted: after Ctrl-C or SIGTERM, once a restart point is written.
         UserError: the loss is no longer finite, or a restart point cannot be written or read.
     """
-    keep_freed_memory()
+    keep_memory()
     set_compute_dtype(model, compute_dtype(options.precision, next(model.parameters()).device))
     optimizer = make_optimizer(model, options)
     point = newest_restart_point(run)

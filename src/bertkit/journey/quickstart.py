@@ -1,0 +1,429 @@
+"""`bertkit quickstart`: the whole journey on text that an installed package carries.
+
+    OUT/data/        pre-training text; reviews and names with their labels
+    OUT/vocab/       the WordPiece vocabulary learned from the text
+    OUT/corpus/      the prepared corpus
+    OUT/pretrained/  the pre-training run, a checkpoint once it is done
+    OUT/tuning/      the fine-tunings: results of all, the models worth keeping
+    OUT/report.html, OUT/results.json
+
+Each stage leaves its result whole or not at all; run again, the command goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bertkit.corpus.config import PrepareConfig
+from bertkit.corpus.prepare import prepare
+from bertkit.errors import UserError
+from bertkit.files import writing
+from bertkit.journey.chinese import write_chinese
+from bertkit.journey.comparison import TaskData, compare
+from bertkit.journey.config import QuickstartConfig
+from bertkit.journey.english import write_english
+from bertkit.journey.recipe import CHINESE, ENGLISH, Recipe
+from bertkit.journey.samples import (
+    ENGLISH_MASKED,
+    MASKED_SAMPLES,
+    NEWS_SAMPLES,
+    REVIEW_SAMPLES,
+)
+from bertkit.journey.showcase import labelled_results, masked_results, tagged_results
+from bertkit.model.config import model_config
+from bertkit.pretraining.config import PretrainConfig
+from bertkit.pretraining.run import PretrainResult, pretrain
+from bertkit.progress import say
+from bertkit.report.log import read_records
+from bertkit.report.quickstart import (
+    Comparison,
+    QuickstartResults,
+    in_words,
+    write_quickstart_report,
+)
+from bertkit.report.statistics import mean_and_sd
+from bertkit.text.config import VocabConfig
+from bertkit.text.vocabulary import learn_vocabulary
+from bertkit.training.claim import claim
+
+PRETRAINING_SHARE = 0.5
+"""Of the minutes, at least this much is pre-training ..."""
+
+TUNING_MINUTES = 7.0
+"""... and all that is left beyond what the comparison takes on two cores."""
+
+FULL_MINUTES = 14.0
+"""With fewer minutes the task with many labels and the test sets shrink in proportion."""
+
+T = TypeVar("T")
+
+
+@dataclass
+class QuickstartResult:
+    """What the journey gave.
+
+    Attributes:
+        comparisons: rows of the table, scores as shares.
+        pretraining: of the held-out pairs: losses, accuracies, perplexity.
+        seconds: stage to its time; a stage done in an earlier part of the run keeps its time.
+        commands: what to type next: (what for, command).
+    """
+
+    output: str
+    language: str
+    minutes: float
+    report: str
+    comparisons: list[Comparison]
+    pretraining: dict[str, float]
+    seconds: dict[str, float]
+    places: list[tuple[str, str]]
+    commands: list[tuple[str, str]]
+
+    def __str__(self) -> str:
+        lines = [""]
+        if self.comparisons:
+            lines += [*table_lines(self.comparisons), ""]
+            lines += [in_words(one) for one in self.comparisons]
+        lines.append(
+            f"Held-out text: {self.pretraining['mlm_accuracy']:.1%} of masked tokens guessed, "
+            f"next sentence {self.pretraining['nsp_accuracy']:.1%} right."
+        )
+        total = sum(self.seconds.values())
+        stages = ", ".join(f"{name} {value:.0f} s" for name, value in self.seconds.items())
+        lines += [f"Time: {total / 60:.1f} minutes ({stages}).", ""]
+        width = max(len(place) for place, _ in self.places)
+        lines += [f"{place:<{width}}  {what}" for place, what in self.places]
+        lines.append("")
+        for what, command in self.commands:
+            lines += [f"{what}:", f"    {command}"]
+        return "\n".join(lines)
+
+
+def quickstart(config: QuickstartConfig) -> QuickstartResult:
+    """From raw text to answers, with a table of what pre-training bought.
+
+    Raises:
+        UserError: the package with the text is not installed, or the folder holds another run.
+        Interrupted: after Ctrl-C or SIGTERM; the same call continues.
+    """
+    _check(config)
+    out = Path(config.output)
+    claim(out, config, "quickstart.yaml", frozenset({"output", "workers", "quiet"}))
+    recipe = CHINESE if config.language == "zh" else ENGLISH
+    clock = _Clock(out / "seconds.json")
+
+    def stage(name: str, what: str, work: Callable[[], T]) -> T:
+        say(f"[{name}] {what}", config.quiet)
+        with clock.stage(name):
+            return work()
+
+    tasks, text_facts = stage(
+        "text",
+        "writing the text and the labels that the packages carry",
+        lambda: _once(out / "data.json", lambda: _write_data(config, recipe, out / "data")),
+    )
+    tasks = [TaskData(**{**task, "data": Path(task["data"])}) for task in tasks]
+    stage(
+        "vocabulary",
+        "learning a WordPiece vocabulary",
+        lambda: _once(out / "vocab.json", lambda: _learn_vocabulary(config, recipe, out)),
+    )
+    stage(
+        "corpus",
+        "preparing the corpus",
+        lambda: _once(out / "corpus.json", lambda: _prepare(config, out)),
+    )
+    pretrained = stage(
+        "pre-training",
+        "masked LM and next sentence; the loss starts near the logarithm of the vocabulary's size",
+        lambda: pretrain(_pretrain_config(config, recipe, out)),
+    )
+    comparisons: list[Comparison] = []
+    models: dict[str, Path] = {}
+    if tasks:
+        scale = min(1.0, config.minutes / FULL_MINUTES)
+        comparisons, models = stage(
+            "fine-tuning",
+            "the tasks, from the pre-trained weights and from random ones",
+            lambda: compare(
+                tasks,
+                out / "pretrained",
+                out / "tuning",
+                labels=[config.few, max(config.few + 1, round(scale * config.many))],
+                seeds=config.seeds,
+                tuning=recipe.tuning,
+                grid=recipe.grid,
+                test=round(scale * config.test),
+                workers=config.workers,
+                quiet=config.quiet,
+            ),
+        )
+    return stage(
+        "report",
+        f"writing {out / 'report.html'}",
+        lambda: _report(
+            config, out, tasks, text_facts, pretrained, comparisons, models, clock.seconds
+        ),
+    )
+
+
+def table_lines(comparisons: list[Comparison]) -> list[str]:
+    """The comparison as lines of text."""
+    head = ("task", "labels", "random start", "pre-trained", "difference", "in SE")
+    rows = [
+        (
+            f"{one.task} ({one.metric})",
+            f"{one.labels:,}",
+            "{:.1%} ± {:.1%}".format(*mean_and_sd(one.random)),
+            "{:.1%} ± {:.1%}".format(*mean_and_sd(one.pretrained)),
+            f"{100 * one.difference:+.1f} ± {100 * one.standard_error:.1f}",
+            f"{one.in_standard_errors:+.1f}",
+        )
+        for one in comparisons
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+
+    def line(cells: tuple[str, ...]) -> str:
+        rest = "  ".join(f"{cell:>{n}}" for cell, n in zip(cells[1:], widths[1:], strict=True))
+        return f"{cells[0]:<{widths[0]}}  {rest}"
+
+    return [line(head), "-" * (sum(widths) + 2 * len(widths) - 2), *map(line, rows)]
+
+
+def pretraining_minutes(minutes: float) -> float:
+    """What the tasks leave of the minutes."""
+    return max(PRETRAINING_SHARE * minutes, minutes - TUNING_MINUTES)
+
+
+def _check(config: QuickstartConfig) -> None:
+    if config.minutes <= 0:
+        raise UserError(f"--minutes is {config.minutes:g}; give more than 0")
+    if config.few < 8 or config.few >= config.many:
+        raise UserError("--few must be at least 8 and less than --many")
+    if config.seeds < 2:
+        raise UserError("--seeds must be at least 2: one seed has no standard error")
+    if config.workers < 1:
+        raise UserError("--workers must be at least 1")
+
+
+def _write_data(config: QuickstartConfig, recipe: Recipe, folder: Path) -> tuple[Any, Any]:
+    """Writes the texts; returns the tasks as plain values and facts for the report."""
+    if config.language == "zh":
+        chinese = write_chinese(folder, config.seed, recipe.review_share)
+        tasks = [
+            TaskData("reviews", "Sentiment of reviews", "classification", chinese.reviews,
+                     recipe.task_length["reviews"], "reviews"),
+            TaskData("names", "Persons, places, organizations", "tagging", chinese.entities,
+                     recipe.task_length["names"], "sentences"),
+        ]  # fmt: skip
+        characters = chinese.characters
+    else:
+        english = write_english(folder, config.seed)
+        tasks = []
+        if english.reviews is not None:
+            tasks = [
+                TaskData("reviews", "Sentiment of reviews", "classification", english.reviews,
+                         recipe.task_length["reviews"], "sentences")
+            ]  # fmt: skip
+        characters = english.characters
+    facts = [(f"Characters, {name}", f"{count:,}") for name, count in characters.items()]
+    return [{**asdict(task), "data": str(task.data)} for task in tasks], facts
+
+
+def _learn_vocabulary(config: QuickstartConfig, recipe: Recipe, out: Path) -> dict[str, Any]:
+    result = learn_vocabulary(
+        VocabConfig(
+            inputs=[str(out / "data" / "text")],
+            output=str(out / "vocab"),
+            size=recipe.vocab_size,
+            quiet=config.quiet,
+        )
+    )
+    return asdict(result)
+
+
+def _prepare(config: QuickstartConfig, out: Path) -> dict[str, Any]:
+    result = prepare(
+        PrepareConfig(
+            inputs=[str(out / "data" / "text")],
+            vocab=str(out / "vocab"),
+            output=str(out / "corpus"),
+            sentences="line",
+            held_out=0.02,
+            seed=config.seed,
+            quiet=config.quiet,
+        )
+    )
+    return asdict(result)
+
+
+def _pretrain_config(config: QuickstartConfig, recipe: Recipe, out: Path) -> PretrainConfig:
+    return PretrainConfig(
+        corpus=str(out / "corpus"),
+        output=str(out / "pretrained"),
+        model=recipe.model,
+        sequence_length=recipe.sequence_length,
+        batch_size=recipe.batch_size,
+        micro_batch_size=recipe.batch_size,
+        max_minutes=pretraining_minutes(config.minutes),
+        learning_rate=recipe.learning_rate,
+        warmup=recipe.warmup,
+        beta2=recipe.beta2,
+        dropout=recipe.dropout,
+        mask_rate=recipe.mask_rate,
+        position_init=recipe.position_init,
+        evaluate_steps=250,
+        evaluate_examples=512,
+        checkpoint_steps=250,
+        log_steps=25,
+        seed=config.seed,
+        quiet=config.quiet,
+    )
+
+
+def _report(
+    config: QuickstartConfig,
+    out: Path,
+    tasks: list[TaskData],
+    text_facts: list[tuple[str, str]],
+    pretrained: PretrainResult,
+    comparisons: list[Comparison],
+    models: dict[str, Path],
+    seconds: dict[str, float],
+) -> QuickstartResult:
+    recipe = CHINESE if config.language == "zh" else ENGLISH
+    checkpoint = out / "pretrained"
+    results = QuickstartResults(
+        title="bertkit quickstart",
+        machine=f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}",
+        seconds=seconds,
+        data=[tuple(fact) for fact in text_facts],  # type: ignore[misc]
+        model=_model_facts(out, recipe, pretrained),
+        records=read_records(checkpoint),
+        comparisons=comparisons,
+        places=_places(out, models),
+        commands=_commands(config, out, models),
+    )
+    if config.language == "zh":
+        results.masked = masked_results(checkpoint, MASKED_SAMPLES)
+    for task in tasks:
+        if task.family == "classification":
+            samples = REVIEW_SAMPLES if config.language == "zh" else []
+            results.labelled, results.labelled_errors = labelled_results(
+                models[task.name], task, samples, config.test
+            )
+        else:
+            results.tagged, results.tagged_errors = tagged_results(
+                models[task.name], task, NEWS_SAMPLES, config.test
+            )
+    write_quickstart_report(out / "report.html", results)
+    result = QuickstartResult(
+        output=str(out),
+        language=config.language,
+        minutes=config.minutes,
+        report=str(out / "report.html"),
+        comparisons=comparisons,
+        pretraining=pretrained.dev,
+        seconds=seconds,
+        places=results.places,
+        commands=results.commands,
+    )
+    with writing(out / "results.json") as partial:
+        text = json.dumps(asdict(result), indent=2, ensure_ascii=False)
+        partial.write_text(text + "\n", encoding="utf-8")
+    return result
+
+
+def _model_facts(out: Path, recipe: Recipe, pretrained: PretrainResult) -> list[tuple[str, str]]:
+    entries = len((out / "vocab" / "vocab.txt").read_text(encoding="utf-8").splitlines())
+    sizes = model_config(recipe.model, entries)
+    return [
+        ("Vocabulary", f"{entries:,} WordPieces"),
+        ("Layers, hidden size, heads", f"{sizes.layers}, {sizes.hidden_size}, {sizes.heads}"),
+        ("Parameters", f"{pretrained.parameters:,}"),
+        ("Pre-training", f"{pretrained.steps:,} steps, {pretrained.epochs:.1f} epochs"),
+    ]
+
+
+def _places(out: Path, models: dict[str, Path]) -> list[tuple[str, str]]:
+    places = [
+        (str(out / "report.html"), "this journey with curves, samples and errors"),
+        (str(out / "data"), "the text and the labelled examples"),
+        (str(out / "vocab"), "the vocabulary"),
+        (str(out / "corpus"), "the prepared corpus"),
+        (str(out / "pretrained"), "the pre-trained model"),
+    ]
+    return places + [(str(model), f"the model tuned for {name}") for name, model in models.items()]
+
+
+def _commands(
+    config: QuickstartConfig, out: Path, models: dict[str, Path]
+) -> list[tuple[str, str]]:
+    """What to type next."""
+    if config.language == "zh":
+        blank = "酒店的服[MASK]很好，下次还会来。"
+        review = "房间很干净，服务员也很热情，下次还住这里。"
+    else:
+        blank = ENGLISH_MASKED[0]
+        review = "a warm and funny film with a clever ending"
+    commands = [("Fill a blank", f'bertkit fill {out / "pretrained"} "{blank}"')]
+    if "reviews" in models:
+        commands.append(
+            ("Classify a text of yours", f'echo "{review}" | bertkit predict {models["reviews"]}')
+        )
+    if "names" in models:
+        sentence = "张建国昨天从北京到上海访问。"
+        commands.append(("Find names", f'echo "{sentence}" | bertkit predict {models["names"]}'))
+    commands.append(
+        (
+            "Use your own text",
+            "bertkit vocab my-texts -o my-vocab && "
+            "bertkit prepare my-texts --vocab my-vocab -o my-corpus && "
+            "bertkit pretrain my-corpus --model mini --max-minutes 60 -o my-model",
+        )
+    )
+    return commands
+
+
+def _once(path: Path, work: Callable[[], Any]) -> Any:
+    """The result of `work`, done once and kept as JSON at `path`."""
+    if not path.exists():
+        result = work()
+        with writing(path) as partial:
+            partial.write_text(json.dumps(result, ensure_ascii=False), encoding="utf-8")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+class _Clock:
+    """Seconds of each stage, kept on disk so that a continued journey adds to them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.seconds: dict[str, float] = {}
+        if path.exists():
+            self.seconds = json.loads(path.read_text(encoding="utf-8"))
+
+    def stage(self, name: str) -> _Stage:
+        return _Stage(self, name)
+
+    def add(self, name: str, seconds: float) -> None:
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + seconds, 1)
+        with writing(self._path) as partial:
+            partial.write_text(json.dumps(self.seconds), encoding="utf-8")
+
+
+class _Stage:
+    def __init__(self, clock: _Clock, name: str) -> None:
+        self._clock, self._name = clock, name
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self._clock.add(self._name, time.monotonic() - self._began)

@@ -1,0 +1,84 @@
+"""What the quickstart does with its minutes, found by trying: see docs/quickstart.md.
+
+Short masked-LM training sits on a plateau first, where it predicts little more than how frequent
+each character is. Two layers, short sequences, small steps, a high learning rate, no dropout and
+positions that start as sinusoids leave it soonest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bertkit.model.config import PositionInit
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How to fine-tune: peak learning rate and passes over the labelled examples."""
+
+    learning_rate: float
+    epochs: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The choices for one language.
+
+    Attributes:
+        review_share: share of reviews in the pre-training text's characters; None takes all.
+        tuning: of the pre-trained model, by task.
+        grid: of the random start, which gets the best of these on the dev set.
+        task_length: tokens of the longest sequence in fine-tuning, by task.
+    """
+
+    vocab_size: int
+    model: str
+    sequence_length: int
+    batch_size: int
+    learning_rate: float
+    warmup: float
+    beta2: float
+    mask_rate: float
+    dropout: float
+    position_init: PositionInit
+    review_share: float | None
+    tuning: dict[str, Tuning]
+    grid: tuple[Tuning, ...]
+    task_length: dict[str, int]
+
+
+GRID = tuple(Tuning(rate, epochs) for rate in (2e-4, 5e-4, 1e-3) for epochs in (4, 8))
+
+CHINESE = Recipe(
+    vocab_size=8000,
+    model="2x256x4",
+    sequence_length=64,
+    batch_size=32,
+    learning_rate=2e-3,
+    warmup=0.03,
+    beta2=0.98,
+    mask_rate=0.15,
+    dropout=0.0,
+    position_init="sinusoidal",
+    review_share=None,
+    tuning={"reviews": Tuning(5e-4, 6), "names": Tuning(5e-4, 6)},
+    grid=GRID,
+    task_length={"reviews": 64, "names": 128},
+)
+
+ENGLISH = Recipe(
+    vocab_size=4000,
+    model="2x256x4",
+    sequence_length=64,
+    batch_size=32,
+    learning_rate=2e-3,
+    warmup=0.03,
+    beta2=0.98,
+    mask_rate=0.15,
+    dropout=0.0,
+    position_init="sinusoidal",
+    review_share=None,
+    tuning={"reviews": Tuning(5e-4, 6)},
+    grid=GRID,
+    task_length={"reviews": 64},
+)
