@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import bertkit
 from bertkit.errors import UserError
@@ -19,6 +20,8 @@ from bertkit.inference import batching
 from bertkit.inference.config import PredictConfig
 from bertkit.inference.load import LoadedModel, load, trained_length, words_of
 from bertkit.inference.predict import predict
+from bertkit.tasks.config import EvaluateConfig
+from bertkit.tasks.evaluate import evaluate
 from tests.tasks.tiny import save_tiny
 
 LABELS = ["glad", "sad", "so-so"]
@@ -259,6 +262,19 @@ def test_bad_inputs_are_one_line_and_leave_no_output(
     with pytest.raises(UserError, match=message):
         predict(PredictConfig(str(classifier), str(source), str(out), quiet=True, **changes))
     assert not out.exists()
+
+
+def test_a_checkpoint_without_its_heads_weights_gives_no_answers(tmp_path, tiny_tokenizer):
+    folder = save_tiny(tmp_path / "torn", tiny_tokenizer, "classification", LABELS)
+    tensors = load_file(folder / "model.safetensors")
+    kept = {name: value for name, value in tensors.items() if not name.startswith("classifier")}
+    save_file(kept, folder / "model.safetensors")
+    with pytest.raises(UserError, match="lack the task head"):
+        load(folder).predict(["a man"])
+    data = tmp_path / "data.tsv"
+    data.write_text("text\tlabel\na\tglad\n")
+    with pytest.raises(UserError, match="lack the task head"):
+        evaluate(EvaluateConfig(str(folder), str(data), quiet=True))
 
 
 def test_a_model_without_a_task_says_what_to_use(tmp_path, tiny_tokenizer, classifier, tagger):

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from bertkit.formats.huggingface import save_checkpoint
 from torch import nn
 
+from bertkit.formats.huggingface import save_checkpoint
 from bertkit.model.bert import MODELS
 from bertkit.model.config import ModelConfig
 from bertkit.text.tokenizer import Tokenizer

@@ -23,7 +23,7 @@ from bertkit.model.config import ModelConfig
 from bertkit.model.encoder import set_compute_dtype
 from bertkit.pretraining.config import PretrainConfig
 from bertkit.progress import say
-from bertkit.tasks.answers import BATCH_TOKENS, Answers, answer, max_positions
+from bertkit.tasks.answers import BATCH_TOKENS, Answers, answer, check_head, max_positions
 from bertkit.tasks.classification import ClassPrediction
 from bertkit.tasks.config import FinetuneConfig
 from bertkit.tasks.readers import TextExample, WordsExample
@@ -139,8 +139,7 @@ class LoadedModel(nn.Module):
                 "finetune, or use bertkit fill or bertkit embed"
             )
         task = family_of(self.head)
-        if self.lacks("classifier."):
-            raise UserError(f"the weights of {self.path} lack their classifier; copy them again")
+        check_head(self.missing, self.path)
         return task
 
     def example(self, one: PredictInput) -> TextExample | WordsExample:

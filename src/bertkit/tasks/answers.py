@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,15 @@ def probabilities(
     finally:
         model.train(training)
     return answers
+
+
+def check_head(missing: Sequence[str], path: Path) -> None:
+    """Raises UserError where a checkpoint lacks the weights of its own task head."""
+    if any(name.startswith("classifier.") for name in missing):
+        raise UserError(
+            f"the weights in {path} lack the task head that its configuration names; "
+            "copy them again, or tune the model with bertkit finetune"
+        )
 
 
 def max_positions(model: nn.Module) -> int:

@@ -14,7 +14,7 @@ from bertkit.errors import UserError
 from bertkit.files import writing
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.model.encoder import set_compute_dtype
-from bertkit.tasks.answers import evaluate_model, max_positions
+from bertkit.tasks.answers import check_head, evaluate_model, max_positions
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
 from bertkit.tasks.readers import require_file
 from bertkit.tasks.registry import family_of, get_task
@@ -72,9 +72,11 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     """
     keep_memory()
     directory = Path(config.checkpoint)
-    model = load_checkpoint(directory).model
+    checkpoint = load_checkpoint(directory)
+    model = checkpoint.model
     tuned = tuned_with(directory)
     task = _task(config, model, tuned)
+    check_head(checkpoint.missing, directory)
     path = Path(config.data)
     if not path.is_file():
         path = require_file(task, path, config.split)
