@@ -9,7 +9,7 @@ highest probability wins, word by word; there is no CRF, as in the paper.
 
 A sentence that does not fit is read in windows that overlap by a quarter, and each word is asked
 in the window that shows most of its surroundings on its poorer side, so every word gets a tag.
-The paper's reference for entities uses the same treatment in training and at the end; so do we.
+Training and answers use the same windows.
 A word that becomes no token (control characters) cannot be asked: its tag is "O" and it is
 counted.
 """
