@@ -1,10 +1,11 @@
 """Multi-head self-attention over sequences that lie end to end (paper, section 3).
 
 In: the packed projections [tokens, 3 * hidden] of a flat batch. Out: [tokens, hidden]. A token
-attends to the tokens of its own sequence only. Two back-ends give the same numbers:
+attends to the tokens of its own sequence only. The back-ends give the same numbers:
 
     matmul   the plain one: softmax(q k / sqrt(d)) v as matrix products, with its own backward
-    sdpa     torch's scaled_dot_product_attention, which is faster where nothing is differentiated
+    sdpa     torch's scaled_dot_product_attention: slow to differentiate on a CPU, else fast
+    auto     matmul where a CPU has to differentiate, sdpa elsewhere
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from torch.nn import functional as F
 from bertkit.model.batch import FlatBatch
 from bertkit.model.dropout import keep_mask, keep_scale
 
-Backend = Literal["matmul", "sdpa"]
-BACKENDS: tuple[Backend, ...] = ("matmul", "sdpa")
+Backend = Literal["auto", "matmul", "sdpa"]
+BACKENDS: tuple[Backend, ...] = ("auto", "matmul", "sdpa")
 
 
 @dataclass
@@ -77,11 +78,14 @@ def attend(qkv: Tensor, layout: Layout, heads: int, rate: float, backend: Backen
         layout: of the same batch.
         heads: how many heads share the hidden size.
         rate: dropout on the attention probabilities, 0 in evaluation.
-        backend: "matmul" or "sdpa".
+        backend: one of BACKENDS.
 
     Returns:
         [tokens, hidden], the heads side by side.
     """
+    if backend == "auto":
+        learning = torch.is_grad_enabled() and qkv.requires_grad
+        backend = "matmul" if learning and qkv.device.type == "cpu" else "sdpa"
     if backend == "matmul":
         return _Attention.apply(qkv, layout, heads, rate)
     hidden = qkv.shape[1] // 3
@@ -95,7 +99,10 @@ def attend(qkv: Tensor, layout: Layout, heads: int, rate: float, backend: Backen
 
 
 class _Attention(torch.autograd.Function):
-    """The plain back-end. Keeps queries, keys, values, probabilities and a one-byte mask."""
+    """The plain back-end. Remembers queries, keys, values, probabilities and a one-byte mask.
+
+    All scalings ride on the matrix products, which multiply their result by a number for nothing.
+    """
 
     @staticmethod
     def forward(ctx: Any, qkv: Tensor, layout: Layout, heads: int, rate: float) -> Tensor:
@@ -105,24 +112,24 @@ class _Attention(torch.autograd.Function):
         packed = layout.pad(qkv).view(sequences, length, 3, heads, size)
         packed = packed.permute(2, 0, 3, 1, 4).reshape(3, sequences * heads, length, size)
         query, key, value = packed.unbind(0)
-        scores = torch.bmm(query, key.transpose(1, 2)).mul_(size**-0.5)  # [.., query, key]
-        if layout.mask is not None:
-            scores.view(sequences, heads, length, length).add_(layout.mask)
-        probabilities = torch.softmax(scores, dim=-1)
-        mask, weights = None, probabilities
-        if rate:
-            mask = keep_mask(probabilities.shape, rate, qkv.device)
-            weights = (probabilities * mask).mul_(keep_scale(rate))
-        context = torch.bmm(weights, value)  # [.., query, head]
-        ctx.save_for_backward(packed, probabilities, mask)
+        if layout.mask is None:
+            scores = _scaled_product(query, key.transpose(1, 2), size**-0.5)
+        else:
+            mask = layout.mask.expand(sequences, heads, 1, length).reshape(-1, 1, length)
+            scores = torch.baddbmm(mask, query, key.transpose(1, 2), alpha=size**-0.5)
+        probabilities = torch.softmax(scores, dim=-1)  # [sequences * heads, query, key]
+        kept = keep_mask(probabilities.shape, rate, qkv.device) if rate else None
+        weights = probabilities if kept is None else probabilities * kept
+        context = _scaled_product(weights, value, keep_scale(rate))  # [.., query, head]
+        ctx.save_for_backward(packed, probabilities, kept)
         ctx.layout, ctx.heads, ctx.rate = layout, heads, rate
         context = context.view(sequences, heads, length, size).transpose(1, 2)
         return layout.flatten(context.reshape(sequences, length, hidden))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        packed, probabilities, mask = ctx.saved_tensors
-        layout, heads = ctx.layout, ctx.heads
+        packed, probabilities, kept = ctx.saved_tensors
+        layout, heads, scale = ctx.layout, ctx.heads, keep_scale(ctx.rate)
         sequences, length, hidden = layout.sequences, layout.length, gradient.shape[1]
         size = hidden // heads
         query, key, value = packed.unbind(0)
@@ -130,17 +137,21 @@ class _Attention(torch.autograd.Function):
         gradient = layout.pad(gradient.contiguous()).view(sequences, length, heads, size)
         gradient = gradient.transpose(1, 2).reshape(sequences * heads, length, size)
         weights = probabilities
-        of_weights = torch.bmm(gradient, value.transpose(1, 2))
-        if mask is not None:
-            scale = keep_scale(ctx.rate)
-            weights = (probabilities * mask).mul_(scale)
-            of_weights = (of_weights * mask).mul_(scale)
+        of_weights = _scaled_product(gradient, value.transpose(1, 2), scale)
+        if kept is not None:
+            weights = probabilities * kept
+            of_weights.mul_(kept)
+        of_scores = torch._softmax_backward_data(of_weights, probabilities, -1, probabilities.dtype)
         of_packed = torch.empty_like(packed)
-        torch.bmm(weights.transpose(1, 2), gradient, out=of_packed[2])
-        of_scores = torch._softmax_backward_data(
-            of_weights, probabilities, -1, probabilities.dtype
-        ).mul_(size**-0.5)
-        torch.bmm(of_scores, key, out=of_packed[0])
-        torch.bmm(of_scores.transpose(1, 2), query, out=of_packed[1])
+        _scaled_product(of_scores, key, size**-0.5, out=of_packed[0])
+        _scaled_product(of_scores.transpose(1, 2), query, size**-0.5, out=of_packed[1])
+        _scaled_product(weights.transpose(1, 2), gradient, scale, out=of_packed[2])
         of_qkv = of_packed.view(3, sequences, heads, length, size).permute(1, 3, 0, 2, 4)
         return layout.flatten(of_qkv.reshape(sequences, length, 3 * hidden)), None, None, None
+
+
+def _scaled_product(left: Tensor, right: Tensor, scale: float, out: Tensor | None = None) -> Tensor:
+    """`scale * left @ right` for a batch of matrices."""
+    if out is None:
+        out = left.new_empty(left.shape[0], left.shape[1], right.shape[2])
+    return torch.baddbmm(out, left, right, beta=0, alpha=scale, out=out)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 
 @dataclass
@@ -85,6 +86,26 @@ class FlatBatch:
             segment_ids = torch.zeros_like(token_ids)
         return cls.from_arrays(
             token_ids[real].numpy(), segment_ids[real].numpy(), real.sum(dim=1).numpy()
+        )
+
+    def extended(self, extra: int, pad_id: int = 0) -> FlatBatch:
+        """The same sequences, then sequences of padding with `extra` tokens in all.
+
+        Sequences never look at each other, so the first `self.tokens` rows of what an encoder
+        makes of it stay the same.
+        """
+        if not extra:
+            return self
+        device = self.token_ids.device
+        more = torch.arange(extra, device=device)
+        ends = torch.arange(0, extra, self.max_length, device=device)[1:]
+        last = torch.tensor([extra], device=device)
+        return FlatBatch(
+            token_ids=F.pad(self.token_ids, (0, extra), value=pad_id),
+            segment_ids=F.pad(self.segment_ids, (0, extra)),
+            positions=torch.cat([self.positions, more % self.max_length]),
+            bounds=torch.cat([self.bounds, self.tokens + ends, self.tokens + last]),
+            max_length=self.max_length,
         )
 
     def to(self, device: torch.device | str) -> FlatBatch:

@@ -24,7 +24,13 @@ from bertkit.model.attention import BACKENDS, Backend, Layout, attend
 from bertkit.model.batch import FlatBatch
 from bertkit.model.config import ModelConfig
 from bertkit.model.dropout import Dropout
-from bertkit.model.layers import ACTIVATIONS, LayerNorm, Linear, truncated_normal_
+from bertkit.model.layers import (
+    ACTIVATIONS,
+    LayerNorm,
+    Linear,
+    missing_rows,
+    truncated_normal_,
+)
 
 
 def sinusoids(positions: int, hidden: int, deviation: float) -> Tensor:
@@ -91,7 +97,7 @@ class Block(nn.Module):
         super().__init__()
         hidden, deviation = config.hidden_size, config.initializer_range
         self.heads = config.heads
-        self.attention_backend: Backend = "matmul"
+        self.attention_backend: Backend = "auto"
         self.activation = ACTIVATIONS[config.activation]
         self.qkv = Linear(hidden, 3 * hidden, deviation)
         self.attention_dropout = Dropout(config.attention_dropout)
@@ -109,10 +115,10 @@ class Block(nn.Module):
         context = attend(self.qkv(hidden), layout, self.heads, rate, self.attention_backend)
         if rows is not None:
             context, hidden = context.index_select(0, rows), hidden.index_select(0, rows)
-        attended = self.attention_output_dropout(self.attention_output(context))
-        hidden = self.attention_norm(hidden + attended)
+        attended = self.attention_output(context)
+        hidden = self.attention_norm(self.attention_output_dropout.add(hidden, attended))
         fed = self.contract(self.activation(self.expand(hidden)))
-        return self.feed_forward_norm(hidden + self.feed_forward_dropout(fed))
+        return self.feed_forward_norm(self.feed_forward_dropout.add(hidden, fed))
 
 
 class Encoder(nn.Module):
@@ -137,20 +143,32 @@ class Encoder(nn.Module):
         Returns:
             [tokens, hidden], or [rows, hidden] in the order of `rows`.
         """
-        hidden = self.embeddings(batch).to(self.compute_dtype)
-        layout = Layout.of(batch, hidden.dtype)
+        wanted = batch.tokens if rows is None else rows.numel()
+        if rows is not None:
+            rows = F.pad(rows, (0, self._missing(wanted, rows.device)))
+        hidden, layout = self._start(batch)
         last = len(self.blocks) - 1
         for number, block in enumerate(self.blocks):
             hidden = block(hidden, layout, rows if number == last else None)
-        return hidden
+        return hidden[:wanted]
 
     def hidden_states(self, batch: FlatBatch) -> list[Tensor]:
         """layers + 1 tensors [tokens, hidden]: the embeddings, then the output of each block."""
-        states = [self.embeddings(batch).to(self.compute_dtype)]
-        layout = Layout.of(batch, states[0].dtype)
+        hidden, layout = self._start(batch)
+        states = [hidden]
         for block in self.blocks:
             states.append(block(states[-1], layout))
-        return states
+        return [state[: batch.tokens] for state in states]
+
+    def _start(self, batch: FlatBatch) -> tuple[Tensor, Layout]:
+        """Embeddings in the compute type, with padding after the last token where that pays."""
+        extra = self._missing(batch.tokens, batch.token_ids.device)
+        batch = batch.extended(extra, self.config.pad_id)
+        hidden = self.embeddings(batch).to(self.compute_dtype)
+        return hidden, Layout.of(batch, hidden.dtype)
+
+    def _missing(self, rows: int, device: torch.device) -> int:
+        return missing_rows(rows, self.compute_dtype, device)
 
     def pooled(self, hidden: Tensor, batch: FlatBatch) -> Tensor:
         """[tokens, hidden] of the last layer -> [sequences, hidden]."""

@@ -26,6 +26,21 @@ def truncated_normal_(weight: Tensor, deviation: float) -> None:
     nn.init.trunc_normal_(weight, std=deviation, a=-2 * deviation, b=2 * deviation)
 
 
+ROW_MULTIPLE = 128
+"""Rows of a large product in bfloat16 on a CPU are padded to a multiple of this."""
+
+
+def missing_rows(rows: int, dtype: torch.dtype, device: torch.device) -> int:
+    """How many rows to add before matrix products.
+
+    In bfloat16 a CPU compiles a kernel for each new shape, which costs as much as several
+    products: few shapes should occur. In float32, and on a GPU, nothing is gained by it.
+    """
+    if dtype == torch.float32 or device.type != "cpu":
+        return 0
+    return -rows % (ROW_MULTIPLE if rows >= 8 * ROW_MULTIPLE else ROW_MULTIPLE // 8)
+
+
 class Linear(nn.Module):
     """`inputs @ weight.T + bias` in the compute type: [..., inputs] -> [..., outputs]."""
 
