@@ -11,6 +11,7 @@ import hashlib
 
 import numpy as np
 
+FEISTEL_ROUNDS = 6
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -70,21 +71,21 @@ def permute(key: np.uint64, index: np.ndarray, size: int) -> np.ndarray:
     mask = np.uint64((1 << half) - 1)
     shift = np.uint64(half)
     value = index.astype(np.uint64)
+    round_keys = _mix(key + np.arange(FEISTEL_ROUNDS, dtype=np.uint64))
     outside = np.ones(len(value), dtype=bool)
     while outside.any():
         left, right = value[outside] >> shift, value[outside] & mask
-        for round_number in range(6):
-            round_key = _mix(key + np.uint64(round_number))
+        for round_key in round_keys:
             left, right = right, left ^ (bits(round_key, right) & mask)
         value[outside] = (left << shift) | right
         outside = value >= size
     return value.astype(np.int64)
 
 
-def _mix(z: np.ndarray | np.uint64) -> np.ndarray:
+def _mix(z: np.ndarray) -> np.ndarray:
     """SplitMix64's finalizer: a bijection of 64-bit words that spreads every bit."""
     with np.errstate(over="ignore"):
-        z = np.asarray(z, dtype=np.uint64)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
+        mixed: np.ndarray = z ^ (z >> np.uint64(31))
+    return mixed

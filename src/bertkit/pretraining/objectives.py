@@ -28,6 +28,7 @@ class MaskedLMAndNextSentence:
             batch.targets["masked_ids"],
             batch.targets["next_sentence"],
         )
+        assert losses.nsp_loss is not None and losses.nsp_correct is not None
         return LossSums(
             losses={"mlm": losses.mlm_loss, "nsp": losses.nsp_loss},
             metrics={

@@ -149,9 +149,8 @@ def train(
     try:
         with (
             InterruptGuard() as guard,
-            Progress(label, options.steps, "steps", options.quiet) as progress,
+            Progress(label, options.steps, "steps", options.quiet, done=first) as progress,
         ):
-            progress.advance(first)
             for step, batches in prefetched(source, first, options.steps, options.workers):
                 values = update(model, objective, batches, optimizer, step, options)
                 meter.add(values, sum(batch.inputs.tokens for batch in batches))
@@ -211,8 +210,8 @@ def update(
         loss.backward()
         for name, value in sums.losses.items():
             logged[f"{name}_loss"][0] += float(value.detach())
-        for name, (value, count) in sums.metrics.items():
-            logged[name][0] += float(value)
+        for name, (metric, count) in sums.metrics.items():
+            logged[name][0] += float(metric)
             logged[name][1] += count
     for name, total in totals.items():
         logged[f"{name}_loss"][1] = total
