@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 from bertkit.errors import UserError
 
 Activation = Literal["gelu", "gelu_tanh", "relu"]
 PositionInit = Literal["normal", "sinusoidal"]
+
+_SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "layers",
+    "heads",
+    "intermediate_size",
+    "max_positions",
+    "segment_types",
+)
 
 
 @dataclass
@@ -35,11 +45,25 @@ class ModelConfig:
     pad_id: int = 0
 
     def __post_init__(self) -> None:
+        for name in _SIZES:
+            if getattr(self, name) < 1:
+                raise UserError(f"{_words(name)} is {getattr(self, name)}; it must be at least 1")
         if self.hidden_size % self.heads:
             raise UserError(
                 f"hidden size {self.hidden_size} is not a multiple of {self.heads} heads; "
                 "choose a hidden size that the heads divide"
             )
+        for name in ("hidden_dropout", "attention_dropout"):
+            if not 0.0 <= getattr(self, name) <= 0.99:
+                raise UserError(
+                    f"{_words(name)} is {getattr(self, name)}; choose a rate from 0 to 0.99"
+                )
+        for name, kind in (("activation", Activation), ("position_init", PositionInit)):
+            if getattr(self, name) not in get_args(kind):
+                raise UserError(
+                    f"no {_words(name)} '{getattr(self, name)}'; "
+                    f"choose one of {', '.join(get_args(kind))}"
+                )
 
     @property
     def head_size(self) -> int:
@@ -79,6 +103,8 @@ def model_config(name: str, vocab_size: int, **changes: object) -> ModelConfig:
         heads=heads,
         intermediate_size=4 * hidden,
     )
-    for field, value in changes.items():
-        setattr(config, field, value)
-    return config
+    return replace(config, **changes)  # type: ignore[arg-type]
+
+
+def _words(field: str) -> str:
+    return field.replace("_", " ")

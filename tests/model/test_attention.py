@@ -1,0 +1,122 @@
+"""Attention: both back-ends beside the definition, and no look from one sequence into another."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from bertkit.model.attention import Backend, Layout, attend
+from bertkit.model.batch import FlatBatch
+
+HEADS, SIZE = 3, 4
+HIDDEN = HEADS * SIZE
+MIXED, EQUAL = [5, 1, 9, 2], [6, 6, 6]
+BACKENDS: list[Backend] = ["matmul", "sdpa"]
+
+
+def layout_of(lengths: list[int], dtype: torch.dtype = torch.float64) -> Layout:
+    return Layout.of(FlatBatch.from_sequences([[1] * length for length in lengths]), dtype)
+
+
+def random_qkv(lengths: list[int], dtype: torch.dtype = torch.float64) -> Tensor:
+    torch.manual_seed(0)
+    return torch.randn(sum(lengths), 3 * HIDDEN, dtype=dtype)
+
+
+def defined(qkv: Tensor, lengths: list[int]) -> Tensor:
+    """softmax(q k / sqrt(d)) v, one sequence and one head at a time."""
+    sequences = []
+    for part in qkv.split(lengths):
+        query, key, value = (one.split(SIZE, dim=1) for one in part.split(HIDDEN, dim=1))
+        heads = [
+            torch.softmax(query[h] @ key[h].T / SIZE**0.5, dim=1) @ value[h] for h in range(HEADS)
+        ]
+        sequences.append(torch.cat(heads, dim=1))
+    return torch.cat(sequences)
+
+
+@pytest.mark.parametrize("lengths", [MIXED, EQUAL, [1], [7]])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_attention_and_its_gradient_are_what_the_paper_defines(
+    backend: Backend, lengths: list[int]
+) -> None:
+    qkv = random_qkv(lengths).requires_grad_()
+    mine, plain = attend(qkv, layout_of(lengths), HEADS, 0.0, backend), defined(qkv, lengths)
+    torch.testing.assert_close(mine, plain)
+    upstream = torch.randn_like(mine)
+    for one, other in zip(
+        torch.autograd.grad(mine, qkv, upstream),
+        torch.autograd.grad(plain, qkv, upstream),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("lengths", [[3, 1, 4], [3, 3]])
+def test_the_gradient_is_right_with_dropped_probabilities(lengths: list[int]) -> None:
+    layout = layout_of(lengths)
+
+    def with_one_mask(qkv: Tensor) -> Tensor:
+        torch.manual_seed(1)
+        return attend(qkv, layout, HEADS, 0.4, "matmul")
+
+    assert torch.autograd.gradcheck(with_one_mask, random_qkv(lengths).requires_grad_())
+
+
+def test_dropped_attention_keeps_its_expectation() -> None:
+    lengths = [5, 3]
+    qkv, layout = random_qkv(lengths), layout_of(lengths)
+    torch.manual_seed(2)
+    draws = torch.stack([attend(qkv, layout, HEADS, 0.1, "matmul") for _ in range(4000)])
+    deviation = draws.std(dim=0) / len(draws) ** 0.5
+    assert ((draws.mean(dim=0) - defined(qkv, lengths)).abs() < 5 * deviation + 1e-9).all()
+
+
+@pytest.mark.parametrize("value", [1e4, float("nan")])
+@pytest.mark.parametrize("lengths", [MIXED, EQUAL])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_sequence_never_sees_another(backend: Backend, lengths: list[int], value: float) -> None:
+    qkv, layout = random_qkv(lengths, torch.float32), layout_of(lengths, torch.float32)
+    before = attend(qkv, layout, HEADS, 0.0, backend).split(lengths)
+    changed = qkv.clone()
+    changed[: lengths[0]] = value
+    after = attend(changed, layout, HEADS, 0.0, backend).split(lengths)
+    assert not torch.equal(after[0], before[0])
+    for one, other in zip(before[1:], after[1:], strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("lengths", [MIXED, EQUAL])
+def test_no_gradient_reaches_another_sequence(lengths: list[int]) -> None:
+    qkv = random_qkv(lengths).requires_grad_()
+    context = attend(qkv, layout_of(lengths), HEADS, 0.0, "matmul")
+    context[: lengths[0]].sum().backward()
+    assert qkv.grad is not None
+    assert qkv.grad[: lengths[0]].abs().sum() > 0
+    assert torch.equal(qkv.grad[lengths[0] :], torch.zeros_like(qkv.grad[lengths[0] :]))
+
+
+def test_scores_far_apart_stay_finite() -> None:
+    qkv = (random_qkv(MIXED, torch.float32) * 1e3).requires_grad_()
+    for backend in BACKENDS:
+        context = attend(qkv, layout_of(MIXED, torch.float32), HEADS, 0.1, backend)
+        (gradient,) = torch.autograd.grad(context.sum(), qkv)
+        assert torch.isfinite(context).all() and torch.isfinite(gradient).all()
+
+
+def test_auto_differentiates_with_matmul_and_answers_with_sdpa() -> None:
+    qkv, layout = random_qkv(MIXED, torch.float32).requires_grad_(), layout_of(MIXED, torch.float32)
+    learning = attend(qkv, layout, HEADS, 0.0, "auto")
+    assert learning.grad_fn is not None and "_Attention" in learning.grad_fn.name()
+    with torch.no_grad():
+        answer = attend(qkv, layout, HEADS, 0.0, "auto")
+        assert torch.equal(answer, attend(qkv, layout, HEADS, 0.0, "sdpa"))
+
+
+def test_nothing_is_padded_where_all_sequences_have_one_length() -> None:
+    layout = layout_of(EQUAL)
+    assert layout.slots is None and layout.mask is None
+    flat = torch.randn(18, 5)
+    assert layout.pad(flat).data_ptr() == flat.data_ptr()
+    assert layout_of(MIXED).slots is not None
