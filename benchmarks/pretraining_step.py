@@ -1,0 +1,312 @@
+"""Tokens per second of a pre-training step: bertkit beside transformers at its best settings.
+
+    python benchmarks/pretraining_step.py                     # mini, 64 x 128 tokens
+    python benchmarks/pretraining_step.py --size base --sequences 32
+
+A step is forward, backward, clipping and AdamW, with dropout 0.1 everywhere, 15 % of the tokens
+masked, next sentence, and a vocabulary of 30,522, on the same random tokens. transformers is
+`BertForPreTraining` in each combination of float32 or bf16 autocast, eager or sdpa attention,
+compiled or not, with the same tuned C allocator as bertkit ("shipped" is without). A short scan
+finds its best setting; then bertkit and the best take turns (A B A B ...) in processes of their
+own, a few steps at a time, so that a busy machine slows both. Printed are one table (medians) and
+one line of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+VOCABULARY = 30522
+LENGTH = 128
+MASKED = round(0.15 * LENGTH)
+OURS = "bertkit"
+SHIPPED = "float32 eager shipped"
+
+
+def peer_settings(bf16: bool, compiled: bool) -> list[str]:
+    """Names of the settings to try for transformers."""
+    precisions = ["float32", "bf16"] if bf16 else ["float32"]
+    compiling = ["", " compile"] if compiled else [""]
+    products = itertools.product(precisions, ["eager", "sdpa"], compiling)
+    return [
+        SHIPPED,
+        *(f"{precision} {attention}{compile}" for precision, attention, compile in products),
+    ]
+
+
+def random_batch(sequences: int) -> dict[str, Any]:
+    """Token ids, masked positions and labels, the same for both sides."""
+    import numpy as np
+
+    generator = np.random.default_rng(0)
+    ids = generator.integers(1000, VOCABULARY, (sequences, LENGTH))
+    places = generator.random((sequences, LENGTH - 2)).argsort(axis=1)[:, :MASKED] + 1
+    places.sort(axis=1)
+    segments = np.repeat([[0] * (LENGTH // 2) + [1] * (LENGTH // 2)], sequences, axis=0)
+    return {
+        "ids": ids,
+        "places": places,
+        "segments": segments,
+        "next_sentence": generator.integers(0, 2, sequences),
+    }
+
+
+def our_step(size: str, sequences: int, precision: str) -> Callable[[], float]:
+    """A step of bertkit's own training loop, and its loss."""
+    import numpy as np
+    import torch
+
+    from bertkit.model.batch import FlatBatch
+    from bertkit.model.bert import PretrainingModel
+    from bertkit.model.config import model_config
+    from bertkit.model.encoder import set_compute_dtype
+    from bertkit.pretraining.objectives import MaskedLMAndNextSentence
+    from bertkit.training.batch import Batch
+    from bertkit.training.config import TrainOptions
+    from bertkit.training.loop import update
+    from bertkit.training.optimizer import make_optimizer
+    from bertkit.training.precision import compute_dtype
+
+    made = random_batch(sequences)
+    rows = np.arange(sequences)[:, None]
+    targets = {
+        "masked": torch.from_numpy((made["places"] + rows * LENGTH).ravel()),
+        "masked_ids": torch.from_numpy(made["ids"][rows, made["places"]].ravel()),
+        "next_sentence": torch.from_numpy(made["next_sentence"]),
+    }
+    lengths = np.full(sequences, LENGTH)
+    flat = FlatBatch.from_arrays(made["ids"].ravel(), made["segments"].ravel(), lengths)
+    batch = Batch(flat, targets)
+    model = PretrainingModel(model_config(size, VOCABULARY)).train()
+    set_compute_dtype(model, compute_dtype(precision))
+    options = TrainOptions(steps=1_000_000, learning_rate=1e-4)
+    optimizer = make_optimizer(model, options)
+    objective = MaskedLMAndNextSentence()
+    steps = itertools.count()
+    return lambda: update(model, objective, [batch], optimizer, next(steps), options)["loss"][0]
+
+
+def peer_step(size: str, sequences: int, setting: str) -> Callable[[], float]:
+    """The same step with transformers, and its loss."""
+    import numpy as np
+    import torch
+    from transformers import BertConfig, BertForPreTraining
+
+    from bertkit.model.config import model_config
+
+    sizes = model_config(size, VOCABULARY)
+    made = random_batch(sequences)
+    labels = np.full((sequences, LENGTH), -100)
+    rows = np.arange(sequences)[:, None]
+    labels[rows, made["places"]] = made["ids"][rows, made["places"]]
+    inputs = {
+        "input_ids": torch.from_numpy(made["ids"]),
+        "token_type_ids": torch.from_numpy(made["segments"]),
+        "attention_mask": torch.ones(sequences, LENGTH, dtype=torch.int64),
+        "labels": torch.from_numpy(labels),
+        "next_sentence_label": torch.from_numpy(made["next_sentence"]),
+    }
+    config = BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=sizes.hidden_size,
+        num_hidden_layers=sizes.layers,
+        num_attention_heads=sizes.heads,
+        intermediate_size=sizes.intermediate_size,
+        attn_implementation="sdpa" if "sdpa" in setting else "eager",
+    )
+    model = BertForPreTraining(config).train()
+    groups = [
+        {"params": [p for p in model.parameters() if p.ndim >= 2], "weight_decay": 0.01},
+        {"params": [p for p in model.parameters() if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=1e-4, eps=1e-6, fused=True)
+    forward = torch.compile(model) if "compile" in setting else model
+
+    def step() -> float:
+        with torch.autocast("cpu", torch.bfloat16, enabled="bf16" in setting):
+            loss = forward(**inputs).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return float(loss.detach())
+
+    return step
+
+
+def work(setting: str, size: str, sequences: int, precision: str, threads: int) -> None:
+    """A worker process: makes a step, then answers each number on stdin with so many timings."""
+    import torch
+
+    from bertkit.training.allocator import keep_memory
+
+    if threads:
+        torch.set_num_threads(threads)
+    if setting != SHIPPED:
+        keep_memory()
+    torch.manual_seed(0)
+    if setting == OURS:
+        step = our_step(size, sequences, precision)
+    else:
+        step = peer_step(size, sequences, setting)
+    loss = step()
+    print(json.dumps({"loss": loss, "threads": torch.get_num_threads()}), flush=True)
+    for line in sys.stdin:
+        seconds = []
+        for _ in range(int(line)):
+            began, began_cpu = time.perf_counter(), time.process_time()
+            step()
+            seconds.append((time.perf_counter() - began, time.process_time() - began_cpu))
+        print(json.dumps(seconds), flush=True)
+
+
+class Worker:
+    """A process that holds one side ready and times steps on demand."""
+
+    def __init__(self, setting: str, options: argparse.Namespace) -> None:
+        command = [sys.executable, __file__, "--work", setting, "--size", options.size]
+        command += ["--sequences", str(options.sequences), "--precision", options.precision]
+        command += ["--threads", str(options.threads)]
+        self.setting = setting
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self.ready = self._answer()
+
+    def _answer(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.setting} ended with exit code {self.process.wait()}")
+        return json.loads(line)
+
+    def time(self, steps: int) -> list[tuple[float, float]]:
+        """(seconds, seconds of processor time) of each of so many steps."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{steps}\n")
+        self.process.stdin.flush()
+        return [tuple(pair) for pair in self._answer()]
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def scan(settings: list[str], options: argparse.Namespace) -> dict[str, float]:
+    """Seconds a step of each setting, the better of two after a warm one."""
+    found: dict[str, float] = {}
+    for setting in settings:
+        try:
+            worker = Worker(setting, options)
+            found[setting] = min(wall for wall, _ in worker.time(3)[1:])
+            worker.close()
+        except RuntimeError as error:  # as where there is no C++ compiler
+            print(f"{setting}: left out, {error}", file=sys.stderr)
+            continue
+        print(f"scan: transformers {setting}: {found[setting]:.2f} s a step", file=sys.stderr)
+    return found
+
+
+def processor() -> str:
+    listing = Path("/proc/cpuinfo")
+    if listing.exists():
+        for line in listing.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--size", default="mini")
+    parser.add_argument("--sequences", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=4, help="turns of each side")
+    parser.add_argument("--steps", type=int, default=3, help="steps in a turn")
+    parser.add_argument("--threads", type=int, default=0, help="0: as many as torch takes")
+    parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
+    parser.add_argument("--peer", help="a setting of transformers, to leave out the scan")
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        work(options.work, options.size, options.sequences, options.precision, options.threads)
+        return
+
+    import torch
+    import transformers
+
+    from bertkit.training.precision import compute_dtype
+
+    bf16 = compute_dtype(options.precision) == torch.bfloat16
+    if options.peer:
+        scanned, best = {}, options.peer
+    else:
+        scanned = scan(peer_settings(bf16, not options.no_compile), options)
+        best = min(scanned, key=lambda setting: scanned[setting])
+    sides = {name: Worker(name, options) for name in (OURS, best)}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
+    for worker in sides.values():
+        worker.time(1)
+    for _ in range(options.rounds):
+        for name, worker in sides.items():
+            times[name] += worker.time(options.steps)
+    threads = sides[OURS].ready["threads"]
+    for worker in sides.values():
+        worker.close()
+
+    tokens = options.sequences * LENGTH
+    wall = {name: statistics.median(pair[0] for pair in pairs) for name, pairs in times.items()}
+    busy = {name: statistics.median(pair[1] for pair in pairs) for name, pairs in times.items()}
+    print(
+        f"pre-training step, {options.size}, {options.sequences} x {LENGTH} tokens, "
+        f"{processor()}, {threads} threads, torch {torch.__version__}, "
+        f"transformers {transformers.__version__}"
+    )
+    print(f"{'':42}{'tokens/s':>10}{'s/step':>9}{'processor s':>13}")
+    for setting, seconds in scanned.items():
+        print(f"transformers {setting:<29}{tokens / seconds:>10,.0f}{seconds:>9.2f}   (scan)")
+    ours = "bf16" if bf16 else "float32"
+    for name, label in ((best, f"transformers {best}"), (OURS, f"bertkit {ours}")):
+        print(f"{label:<42}{tokens / wall[name]:>10,.0f}{wall[name]:>9.2f}{busy[name]:>13.2f}")
+    ratio, busy_ratio = wall[best] / wall[OURS], busy[best] / busy[OURS]
+    print(f"bertkit is {ratio:.2f} times as fast ({busy_ratio:.2f} by processor time)")
+    print(
+        json.dumps(
+            {
+                "benchmark": "pretraining_step",
+                "size": options.size,
+                "sequences": options.sequences,
+                "length": LENGTH,
+                "threads": threads,
+                "processor": processor(),
+                "torch": torch.__version__,
+                "transformers": transformers.__version__,
+                "precision": ours,
+                "bertkit_tokens_per_second": round(tokens / wall[OURS], 1),
+                "transformers_tokens_per_second": round(tokens / wall[best], 1),
+                "transformers_setting": best,
+                "transformers_scan": {k: round(tokens / v, 1) for k, v in scanned.items()},
+                "ratio": round(ratio, 3),
+                "ratio_processor_time": round(busy_ratio, 3),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
