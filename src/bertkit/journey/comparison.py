@@ -123,8 +123,11 @@ def compare(
     with Progress("fine-tune", total, "runs", quiet) as progress:
         _run_all(first, test, workers, lambda: progress.advance(1))
         best = {
-            (task.name, number): max(
-                grid, key=lambda how: _read(run(task, number, "random", how, 0))["dev"]
+            (task.name, number): best_tuning(
+                grid,
+                lambda how, task=task, number=number: _read(  # type: ignore[misc]
+                    run(task, number, "random", how, 0)
+                )["dev"],
             )
             for task, number in cells
         }
@@ -160,6 +163,11 @@ def compare(
         if path.is_dir() and path not in models.values():
             shutil.rmtree(path)
     return rows, models
+
+
+def best_tuning(grid: Sequence[Tuning], dev_score: Callable[[Tuning], float]) -> Tuning:
+    """The way of fine-tuning with the best score on the dev set; the first of equals."""
+    return max(grid, key=dev_score)
 
 
 def fine_tune_and_test(run: Run, test: int) -> None:

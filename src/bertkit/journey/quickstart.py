@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import json
 import platform
+import shutil
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -362,30 +364,39 @@ def _places(out: Path, models: dict[str, Path]) -> list[tuple[str, str]]:
     return places + [(str(model), f"the model tuned for {name}") for name, model in models.items()]
 
 
+def _program() -> str:
+    """How to call bertkit: by its name where that is found, else as this run was called."""
+    called = Path(sys.argv[0])
+    if called.name == "bertkit" and shutil.which("bertkit") is None:
+        return sys.argv[0]
+    return "bertkit"
+
+
 def _commands(
     config: QuickstartConfig, out: Path, models: dict[str, Path]
 ) -> list[tuple[str, str]]:
     """What to type next."""
+    bertkit = _program()
     if config.language == "zh":
         blank = "酒店的服[MASK]很好，下次还会来。"
         review = "房间很干净，服务员也很热情，下次还住这里。"
     else:
         blank = ENGLISH_MASKED[0]
         review = "a warm and funny film with a clever ending"
-    commands = [("Fill a blank", f'bertkit fill {out / "pretrained"} "{blank}"')]
+    commands = [("Fill a blank", f'{bertkit} fill {out / "pretrained"} "{blank}"')]
     if "reviews" in models:
         commands.append(
-            ("Classify a text of yours", f'echo "{review}" | bertkit predict {models["reviews"]}')
+            ("Classify a text of yours", f'echo "{review}" | {bertkit} predict {models["reviews"]}')
         )
     if "names" in models:
         sentence = "张建国昨天从北京到上海访问。"
-        commands.append(("Find names", f'echo "{sentence}" | bertkit predict {models["names"]}'))
+        commands.append(("Find names", f'echo "{sentence}" | {bertkit} predict {models["names"]}'))
     commands.append(
         (
             "Use your own text",
-            "bertkit vocab my-texts -o my-vocab && "
-            "bertkit prepare my-texts --vocab my-vocab -o my-corpus && "
-            "bertkit pretrain my-corpus --model mini --max-minutes 60 -o my-model",
+            f"{bertkit} vocab my-texts -o my-vocab && "
+            f"{bertkit} prepare my-texts --vocab my-vocab -o my-corpus && "
+            f"{bertkit} pretrain my-corpus --model mini --max-minutes 60 -o my-model",
         )
     )
     return commands
