@@ -301,6 +301,23 @@ def test_another_head_starts_fresh_on_the_same_encoder(pretrained: Path) -> None
     assert all(torch.equal(encoder[name], mine[name]) for name in encoder)
 
 
+def test_a_fresh_head_starts_as_every_head_does(pretrained: Path) -> None:
+    def keep_encoder(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        names = [n for n in tensors if not n.startswith(("cls.", "bert.pooler."))]
+        return {name: tensors[name] for name in names}
+
+    change_tensors(pretrained, keep_encoder)
+    loaded = load_checkpoint(pretrained)
+    assert len(loaded.missing) == 2 + 5 + 2
+    model: Any = loaded.model
+    fresh = [model.encoder.pooler, model.masked_lm.dense, model.next_sentence.dense]
+    for layer in fresh:
+        assert 0.5 < float(layer.weight.detach().std()) / CONFIG.initializer_range < 1.2
+        assert layer.weight.abs().max() <= 2 * CONFIG.initializer_range
+        assert not layer.bias.any()
+    assert (model.masked_lm.norm.weight == 1).all()
+
+
 def test_a_fresh_head_follows_the_seed(pretrained: Path) -> None:
     heads = []
     for seed in (1, 1, 2):
@@ -327,6 +344,8 @@ def test_a_classifier_is_kept_only_for_its_own_labels(
     save_checkpoint(make_model("classification"), tmp_path)
     loaded = load_checkpoint(tmp_path, head=head, labels=labels)
     assert bool(loaded.missing) == fresh
+    kept = head == "classification" and not fresh
+    assert ("classifier.weight" in loaded.unexpected) == (not kept)
     assert loaded.model.labels == (labels or [])
 
 

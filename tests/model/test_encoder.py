@@ -230,6 +230,36 @@ def test_padding_to_few_shapes_in_bfloat16_changes_no_number(
             torch.testing.assert_close(one, other, rtol=0.02, atol=0.02)
 
 
+def test_weights_kept_in_bfloat16_for_answers_follow_the_weights() -> None:
+    layer = Linear(8, 5).eval()
+    values = torch.randn(3, 8)
+    layer.compute_dtype = torch.bfloat16
+
+    def answer() -> torch.Tensor:
+        with torch.inference_mode():
+            kept = layer(values)
+        expected = torch.nn.functional.linear(
+            values.bfloat16(), layer.weight.bfloat16(), layer.bias.bfloat16()
+        )
+        assert torch.equal(kept, expected)
+        return kept
+
+    before = answer()
+    optimizer = torch.optim.AdamW(layer.parameters(), lr=0.1, fused=True)
+    layer.train()
+    layer(values).sum().backward()
+    optimizer.step()
+    layer.eval()
+    assert not torch.equal(answer(), before)
+    layer.load_state_dict({"weight": torch.ones(5, 8), "bias": torch.zeros(5)})
+    answer()
+    layer.bias.data = torch.ones(5)
+    answer()
+    layer.compute_dtype = torch.float32
+    with torch.no_grad():
+        assert layer(values).dtype == torch.float32
+
+
 def test_rows_are_padded_only_where_that_pays() -> None:
     cpu = torch.device("cpu")
     assert layers.missing_rows(1000, torch.float32, cpu) == 0

@@ -7,8 +7,7 @@
 
 Names are data, in tables below. The packed projection of attention is three tensors in the file,
 one under the other. The output layer of the masked LM is the token embeddings and is not written
-twice. Read are also: a bare BertModel (no `bert.` before the names), the old names gamma and beta,
-sharded files, and pytorch_model.bin, whose pickle is opened only in torch's restricted mode.
+twice.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from bertkit.errors import UserError
+from bertkit.formats.weights import WEIGHTS, read_weights
 from bertkit.model.bert import MODELS
 from bertkit.model.config import ModelConfig
+from bertkit.model.layers import truncated_normal_, uninitialised
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
-_PICKLED = "pytorch_model.bin"
+CONFIG = "config.json"
 
 CONFIG_KEYS = {
     "vocab_size": "vocab_size",
@@ -101,10 +100,6 @@ HEAD_NAMES = {
 _TIED = "masked_lm.embeddings"
 """The output layer, which is the token embeddings."""
 _DECODER = "cls.predictions.decoder.weight"
-_OLD_NAMES = {".gamma": ".weight", ".beta": ".bias"}
-_SAME_AS = {"cls.predictions.decoder.bias": "cls.predictions.bias"}
-_POSITION_IDS = "bert.embeddings.position_ids"
-"""A buffer of old files that counts 0, 1, 2, ..."""
 
 
 @dataclass
@@ -204,7 +199,7 @@ def load_checkpoint(
             f"no checkpoint at {directory}; give a directory with {CONFIG} and {WEIGHTS}"
         )
     values = _read_config(directory / CONFIG)
-    file, tensors = _read_weights(directory)
+    file, tensors = read_weights(directory)
     config = replace(_model_config(values, directory / CONFIG), **config_changes)
     file_head = _head_of(values, tensors)
     head = head or file_head
@@ -213,21 +208,26 @@ def load_checkpoint(
     file_labels = _labels(values, directory / CONFIG) or _numbered_labels(tensors)
     if labels is None:
         labels = file_labels
+    foreign: list[str] = []
     if head != file_head or not _same_labels(labels, file_labels):
-        tensors = {n: value for n, value in tensors.items() if not n.startswith("classifier.")}
-    if head in ("classification", "tagging"):
-        if not labels:
-            raise UserError(f"{directory} names no labels for a {head} head; give its labels")
-        model = MODELS[head](config, labels)
-    else:
-        model = MODELS[head](config)
+        foreign = [name for name in tensors if name.startswith("classifier.")]
+    tensors = {name: value for name, value in tensors.items() if name not in foreign}
+    labelled = head in ("classification", "tagging")
+    if labelled and not labels:
+        raise UserError(f"{directory} names no labels for a {head} head; give its labels")
+    with uninitialised():
+        model = MODELS[head](config, labels) if labelled else MODELS[head](config)
     missing = _fill(model, tensors, file)
-    return LoadedCheckpoint(model, missing, sorted(tensors))
+    return LoadedCheckpoint(model, missing, sorted([*tensors, *foreign]))
 
 
 def _fill(model: nn.Module, tensors: dict[str, Tensor], file: Path) -> list[str]:
-    """Moves the file's tensors into the model; what is left in `tensors` found no place."""
+    """Moves the file's tensors into an uninitialised model and starts those that it lacks.
+
+    Returns the names that it lacks; what is left in `tensors` found no place.
+    """
     missing: list[str] = []
+    config: ModelConfig = model.config  # type: ignore[assignment]
     state = model.state_dict()
     state.pop(_TIED, None)
     for own, value in state.items():
@@ -239,6 +239,8 @@ def _fill(model: nn.Module, tensors: dict[str, Tensor], file: Path) -> list[str]
                     f"{file} lacks {absent[0]} of shape {_shape(value.chunk(len(names))[0])}; "
                     "the file is not whole or not a BERT of this size: copy or export it again"
                 )
+            if value.dim() == 2:  # the others were made as they start
+                truncated_normal_(value, config.initializer_range)
             missing.extend(absent)
             continue
         for name, part in zip(names, value.chunk(len(names)), strict=True):
@@ -342,62 +344,3 @@ def _same_labels(labels: list[str], file_labels: list[str]) -> bool:
 
 def _shape(tensor: Tensor) -> str:
     return f"{list(tensor.shape)}"
-
-
-def _read_weights(directory: Path) -> tuple[Path, dict[str, Tensor]]:
-    """All tensors of a directory under their present names, and the file they came from."""
-    for name in (WEIGHTS, f"{WEIGHTS}.index.json", _PICKLED, f"{_PICKLED}.index.json"):
-        file = directory / name
-        if file.is_file():
-            break
-    else:
-        raise UserError(f"no weights in {directory}; expected {WEIGHTS}, its index, or {_PICKLED}")
-    tensors: dict[str, Tensor] = {}
-    for part in _shards(file) if name.endswith(".index.json") else [file]:
-        tensors |= _read_file(part)
-    return file, _present_names(tensors)
-
-
-def _shards(index: Path) -> list[Path]:
-    try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise UserError(f"{index} is not an index of weights: {error}; copy it again") from error
-    for name in names:
-        if Path(name).name != name:
-            raise UserError(f"{index} names '{name}', a file outside its directory; copy it again")
-        if not (index.parent / name).is_file():
-            raise UserError(f"{index} names {name}, which is not there; copy the missing file")
-    return [index.parent / name for name in names]
-
-
-def _read_file(file: Path) -> dict[str, Tensor]:
-    try:
-        if file.suffix == ".safetensors":
-            return load_file(file)
-        tensors = torch.load(file, map_location="cpu", weights_only=True)
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{file} is broken or truncated: {error}; copy it again") from error
-    except Exception as error:  # torch.load raises many kinds for a broken or unsafe file
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise UserError(
-            f"{file} cannot be read as plain weights: {reason[0]}; export it as {WEIGHTS}"
-        ) from error
-    if not isinstance(tensors, dict):
-        raise UserError(f"{file} holds no named tensors; export it as {WEIGHTS}")
-    return {name: value for name, value in tensors.items() if isinstance(value, Tensor)}
-
-
-def _present_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Old names become new ones, and a bare model gets its prefix."""
-    bare = not any(name.startswith("bert.") for name in tensors)
-    renamed: dict[str, Tensor] = {}
-    for name, value in tensors.items():
-        for old, new in _OLD_NAMES.items():
-            if name.endswith(old):
-                name = name.removesuffix(old) + new
-        if bare and name.startswith(("embeddings.", "encoder.", "pooler.")):
-            name = f"bert.{name}"
-        renamed[_SAME_AS.get(name, name)] = value
-    renamed.pop(_POSITION_IDS, None)
-    return renamed

@@ -180,7 +180,7 @@ class Encoder(nn.Module):
 
 
 def set_attention(model: nn.Module, backend: Backend) -> None:
-    """Chooses the attention back-end of every block: "matmul" or "sdpa"."""
+    """Chooses the attention back-end of every block: "auto", "matmul" or "sdpa"."""
     if backend not in BACKENDS:
         raise UserError(f"no attention back-end '{backend}'; choose one of {', '.join(BACKENDS)}")
     for module in model.modules():

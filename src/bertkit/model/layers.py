@@ -7,7 +7,8 @@ takes its statistics in float32 whatever the type of its input.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +22,24 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 """The three named activations; "gelu" is the erf form (faithful to the released weights)."""
 
 
+_leave_uninitialised = False
+
+
+@contextmanager
+def uninitialised() -> Iterator[None]:
+    """Models made inside leave their matrices unset, to be loaded: large ones start in no time."""
+    global _leave_uninitialised
+    before, _leave_uninitialised = _leave_uninitialised, True
+    try:
+        yield
+    finally:
+        _leave_uninitialised = before
+
+
 def truncated_normal_(weight: Tensor, deviation: float) -> None:
     """Fills `weight` as the reference release does: normal, cut (redrawn) at two deviations."""
+    if _leave_uninitialised:
+        return
     nn.init.trunc_normal_(weight, std=deviation, a=-2 * deviation, b=2 * deviation)
 
 
@@ -49,11 +66,25 @@ class Linear(nn.Module):
         self.weight = nn.Parameter(torch.empty(outputs, inputs))
         self.bias = nn.Parameter(torch.zeros(outputs))
         self.compute_dtype = torch.float32
+        self._kept: tuple[object, Tensor, Tensor] | None = None
         truncated_normal_(self.weight.data, deviation)
 
     def forward(self, values: Tensor) -> Tensor:
-        dtype = self.compute_dtype
-        return F.linear(values.to(dtype), self.weight.to(dtype), self.bias.to(dtype))
+        return F.linear(values.to(self.compute_dtype), *self._cast())
+
+    def _cast(self) -> tuple[Tensor, Tensor]:
+        """Weight and bias in the compute type. For answers, where a text of a few tokens takes
+        less time than the cast, it is kept until the weights change."""
+        weight, bias, dtype = self.weight, self.bias, self.compute_dtype
+        if self.training or torch.is_grad_enabled() or dtype == weight.dtype:
+            self._kept = None
+            return weight.to(dtype), bias.to(dtype)
+        if weight.is_inference() or bias.is_inference():  # whether they changed is not recorded
+            return weight.to(dtype), bias.to(dtype)
+        state = (dtype, weight.data_ptr(), weight._version, bias.data_ptr(), bias._version)
+        if self._kept is None or self._kept[0] != state:
+            self._kept = (state, weight.to(dtype), bias.to(dtype))
+        return self._kept[1], self._kept[2]
 
     def extra_repr(self) -> str:
         outputs, inputs = self.weight.shape
