@@ -16,9 +16,11 @@ import pytest
 from bertkit.corpus.config import PrepareConfig
 from bertkit.corpus.prepare import prepare
 from bertkit.errors import UserError
+from bertkit.pretraining import run as run_module
 from bertkit.pretraining.config import PretrainConfig
 from bertkit.pretraining.run import pretrain
 from bertkit.text.tokenizer import Tokenizer
+from bertkit.training.batch import Batch
 from bertkit.training.checkpoint import FOLDER
 from bertkit.training.log import read_log
 
@@ -152,6 +154,34 @@ def test_a_finished_run_started_again_does_nothing_new(corpus: Path, tmp_path: P
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == before
 
 
+def test_phases_of_shorter_sequences_come_first_and_survive_a_restart(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configuration(corpus, tmp_path / "whole", phases=["16:0.7"], steps=20)
+    pretrain(config)
+    tokens = [r["tokens"] for r in read_log(tmp_path / "whole") if r["kind"] == "train"]
+    assert tokens[0] < 10 * 8 * 16 < tokens[-1]
+
+    class StopError(Exception):
+        pass
+
+    cut = replace(config, output=str(tmp_path / "cut"))
+    with monkeypatch.context() as patch:
+        real = run_module.PhasedSource.step
+
+        def stop_at_17(self: run_module.PhasedSource, step: int) -> list[Batch]:
+            if step == 17:
+                raise StopError
+            return real(self, step)
+
+        patch.setattr(run_module.PhasedSource, "step", stop_at_17)
+        with pytest.raises(StopError):
+            pretrain(cut)
+    assert pretrain(cut).resumed_from == 10
+    ends = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut")]
+    assert ends[0] == ends[1]
+
+
 def test_another_option_is_refused_with_its_name(corpus: Path, tmp_path: Path) -> None:
     config = configuration(corpus, tmp_path / "run", steps=2)
     pretrain(config)
@@ -169,7 +199,10 @@ def test_minutes_become_steps_once(corpus: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"sequence_length": 4}, "below 8"),
+        ({"sequence_length": 4}, "too short for a sentence pair"),
+        ({"phases": ["16:0.9", "16:0.05"]}, "each must be longer"),
+        ({"phases": ["16"]}, "give LENGTH:SHARE"),
+        ({"phases": ["16:1.0"]}, "together below 1"),
         ({"max_positions": 16}, "longer than the model's 16 positions"),
         ({"sequence_length": 100_000}, "fewer than one sequence"),
         ({"model": "giant"}, "no model size 'giant'"),

@@ -20,6 +20,9 @@ class PretrainConfig:
         help="tiny, mini, small, medium, base, large, or LAYERSxHIDDENxHEADS as 2x256x4",
     )
     sequence_length: int = option(128, help="tokens of a sentence pair, special tokens included")
+    phases: list[str] = option(
+        [], help="phases of shorter sequences before, as LENGTH:SHARE of the steps: 128:0.9"
+    )
     batch_size: int = option(256, help="sequences in a step")
     micro_batch_size: int = option(
         32, help="sequences in one forward pass; a step is made of several"

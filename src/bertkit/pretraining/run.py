@@ -25,6 +25,7 @@ from bertkit.pretraining.batches import PretrainingSource, SpecialIds, to_batch
 from bertkit.pretraining.config import PretrainConfig
 from bertkit.pretraining.masking import MaskOptions, default_max_predictions
 from bertkit.pretraining.objectives import MaskedLMAndNextSentence, evaluate
+from bertkit.pretraining.phases import Phase, PhasedSource, phase_steps, read_phases
 from bertkit.pretraining.plan import RANDOM_NEXT, PlanOptions
 from bertkit.progress import say
 from bertkit.text.tokenizer import Tokenizer
@@ -84,28 +85,32 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
     corpus = Corpus.open(config.corpus)
     tokenizer = corpus.tokenizer()
     run = Path(config.output)
+    phases = read_phases(config.phases, config.sequence_length)
     _check(config, corpus)
     sizes = _model_config(config, tokenizer)
     claim(run, config, "pretrain.yaml", MAY_CHANGE)
     seed_initial_weights(config.seed)
     model = PretrainingModel(sizes)
-    source = _source(config, corpus.splits["train"], tokenizer)
+    sources = [
+        _source(config, corpus.splits["train"], tokenizer, phase.sequence_length)
+        for phase in phases
+    ]
+    for source in sources:
+        plan = source.plan(0)
+        say(
+            f"{len(plan):,} pairs an epoch with {source.options.sequence_length} tokens, "
+            f"{(plan['flags'] & RANDOM_NEXT).mean():.1%} of them with a random next",
+            config.quiet,
+        )
     objective = MaskedLMAndNextSentence()
-    plan = source.plan(0)
-    say(
-        f"{len(plan):,} sentence pairs an epoch, "
-        f"{(plan['flags'] & RANDOM_NEXT).mean():.1%} of them with a random next",
-        config.quiet,
-    )
-    options = _train_options(config, config.steps)
-    facts = _facts(run, config, corpus, model, objective, source, options)
-    options = _train_options(config, facts["steps"])
+    facts = _facts(run, config, corpus, model, objective, sources, phases)
+    steps = phase_steps(phases, facts["steps"])
     held_out = _held_out(config, corpus, tokenizer)
     result = train(
         model,
         objective,
-        source,
-        options,
+        PhasedSource(sources, steps),
+        _train_options(config, facts["steps"]),
         run,
         evaluate=(lambda model: evaluate(model, held_out, objective)) if held_out else None,
         companions=tokenizer.save,
@@ -118,38 +123,43 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
         run=str(run),
         parameters=sum(p.numel() for p in model.parameters()),
         steps=result.steps,
-        epochs=result.steps * config.batch_size / len(plan),
+        epochs=sum(
+            count * config.batch_size / len(source.plan(0))
+            for source, count in zip(sources, steps, strict=True)
+        ),
         seconds=result.seconds,
         resumed_from=result.resumed_from,
         dev=result.dev,
     )
 
 
-def plan_options(config: PretrainConfig) -> PlanOptions:
-    """What the configuration says about the plan."""
+def plan_options(config: PretrainConfig, sequence_length: int) -> PlanOptions:
+    """What the configuration says about the plan of a phase."""
     return PlanOptions(
-        sequence_length=config.sequence_length,
+        sequence_length=sequence_length,
         short_probability=config.short_probability,
         seed=config.seed,
     )
 
 
-def mask_options(config: PretrainConfig, tokenizer: Tokenizer) -> MaskOptions:
-    """What the configuration says about masking."""
+def mask_options(config: PretrainConfig, tokenizer: Tokenizer, sequence_length: int) -> MaskOptions:
+    """What the configuration says about masking in a phase."""
     return MaskOptions(
         mask_id=tokenizer.mask_id,
         vocab_size=len(tokenizer),
         rate=config.mask_rate,
         max_predictions=config.max_predictions
-        or default_max_predictions(config.sequence_length, config.mask_rate),
+        or default_max_predictions(sequence_length, config.mask_rate),
     )
 
 
-def _source(config: PretrainConfig, split: CorpusSplit, tokenizer: Tokenizer) -> PretrainingSource:
+def _source(
+    config: PretrainConfig, split: CorpusSplit, tokenizer: Tokenizer, sequence_length: int
+) -> PretrainingSource:
     return PretrainingSource(
         split,
-        plan_options(config),
-        mask_options(config, tokenizer),
+        plan_options(config, sequence_length),
+        mask_options(config, tokenizer, sequence_length),
         SpecialIds(tokenizer.cls_id, tokenizer.sep_id),
         config.batch_size,
         min(config.micro_batch_size, config.batch_size),
@@ -162,7 +172,7 @@ def _held_out(config: PretrainConfig, corpus: Corpus, tokenizer: Tokenizer) -> l
     if split is None or len(split.document_bounds) < 3 or not config.evaluate_examples:
         say("no held-out documents to evaluate on", config.quiet)
         return []
-    source = _source(config, split, tokenizer)
+    source = _source(config, split, tokenizer, config.sequence_length)
     count = min(config.evaluate_examples, len(source.plan(0)))
     return [
         to_batch(part)
@@ -208,8 +218,6 @@ def _check(config: PretrainConfig, corpus: Corpus) -> None:
             f"the corpus {config.corpus} has {tokens} tokens to train on, fewer than one sequence "
             f"of {config.sequence_length}; prepare more text or lower --sequence-length"
         )
-    if config.sequence_length < 8:
-        raise UserError("--sequence-length is below 8; a sentence pair needs more tokens")
     if config.max_positions is not None and config.max_positions < config.sequence_length:
         raise UserError(
             f"--sequence-length {config.sequence_length} is longer than the model's "
@@ -223,8 +231,8 @@ def _facts(
     corpus: Corpus,
     model: nn.Module,
     objective: MaskedLMAndNextSentence,
-    source: PretrainingSource,
-    options: TrainOptions,
+    sources: list[PretrainingSource],
+    phases: list[Phase],
 ) -> dict[str, Any]:
     """The corpus' identity and the number of steps, fixed when the run starts."""
     path = run / "run.json"
@@ -238,7 +246,11 @@ def _facts(
         return facts
     facts = {"corpus": corpus.identity, "steps": config.steps}
     if config.max_minutes is not None:
-        step_seconds = seconds_per_step(model, objective, source, options)
+        options = _train_options(config, config.steps)
+        step_seconds = sum(
+            phase.share * seconds_per_step(model, objective, source, options)
+            for phase, source in zip(phases, sources, strict=True)
+        )
         facts["seconds_per_step"] = step_seconds
         facts["steps"] = steps_in(config.max_minutes, step_seconds)
         say(
