@@ -200,6 +200,11 @@ def test_a_review_is_parted_at_stops_and_spaces_not_at_commas() -> None:
         "服务员态度不错！！",
         "下次还来 就是早餐太一般了",
     ]
+    assert review_sentences("地理位置很不错,早餐太一般了，好，下次再也不来") == [
+        "地理位置很不错,",
+        "早餐太一般了，",
+        "好，下次再也不来",
+    ]
     assert review_sentences("2.5寸硬盘装在Dell XPS里.速度真的很快") == [
         "2.5寸硬盘装在Dell XPS里.",
         "速度真的很快",

@@ -60,11 +60,11 @@ SHORTEST_SENTENCE = 5
 """Letters and digits; a shorter sentence of a review is joined to the next one."""
 
 _REPLY = "宾馆反馈"
-# Behind a stop, or at a space with a Chinese character on one side. A full stop of ASCII counts
+# Behind a stop or a comma, or at a space with a Chinese character on one side. A full stop of ASCII counts
 # only behind a Chinese character: "2.5寸" stays whole.
 _REVIEW_BOUNDARY = re.compile(
-    r"(?<=[。！？!?；;…~～])(?![。！？!?；;…~～.”’』」）)》])"
-    r"|(?<=[^\x00-\x7f]\.)(?![.0-9])"
+    r"(?<=[。！？!?；;…~～，])(?![。！？!?；;…~～，.”’』」）)》])"
+    r"|(?<=[^\x00-\x7f][.,])(?![.,0-9])"
     r"|(?<=[^\x00-\x7f])(?= )|(?<= )(?=[^\x00-\x7f])"
 )
 
@@ -200,9 +200,10 @@ def read_reviews(folder: Path) -> dict[str, list[Review]]:
 
 
 def review_sentences(text: str) -> list[str]:
-    """The sentences of a review: parted at 。！？； and at spaces beside Chinese, not at commas.
+    """The sentences of a review: parted at 。！？；, at commas, and at spaces beside Chinese.
 
-    People write reviews with spaces for full stops. What is shorter than SHORTEST_SENTENCE letters
+    People write reviews with spaces and commas for full stops; and where next sentence is to learn
+    from reviews, most need two sentences or more. What is shorter than SHORTEST_SENTENCE letters
     (a number, "不错！") stays with the sentence behind it, at the end with the one before it.
     """
     sentences: list[str] = []
