@@ -60,7 +60,7 @@ SHORTEST_SENTENCE = 5
 """Letters and digits; a shorter sentence of a review is joined to the next one."""
 
 _REPLY = "宾馆反馈"
-# Behind a stop or a comma, or at a space with a Chinese character on one side. A full stop of ASCII counts
+# Behind a stop or a comma, or at a space with a Chinese character on one side. Those of ASCII count
 # only behind a Chinese character: "2.5寸" stays whole.
 _REVIEW_BOUNDARY = re.compile(
     r"(?<=[。！？!?；;…~～，])(?![。！？!?；;…~～，.”’』」）)》])"

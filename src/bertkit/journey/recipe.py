@@ -7,7 +7,7 @@ positions that start as sinusoids leave it soonest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bertkit.model.config import PositionInit
 
@@ -34,6 +34,7 @@ class Recipe:
     vocab_size: int
     model: str
     sequence_length: int
+    phases: tuple[str, ...]
     batch_size: int
     learning_rate: float
     warmup: float
@@ -41,6 +42,7 @@ class Recipe:
     mask_rate: float
     dropout: float
     position_init: PositionInit
+    initializer_range: float
     review_share: float | None
     tuning: dict[str, Tuning]
     grid: tuple[Tuning, ...]
@@ -50,35 +52,22 @@ class Recipe:
 GRID = tuple(Tuning(rate, epochs) for rate in (2e-4, 5e-4, 1e-3) for epochs in (4, 8))
 
 CHINESE = Recipe(
-    vocab_size=8000,
-    model="2x256x4",
+    vocab_size=5000,
+    model="2x192x6",
     sequence_length=64,
-    batch_size=32,
-    learning_rate=2e-3,
+    phases=("32:0.9",),
+    batch_size=64,
+    learning_rate=2.5e-3,
     warmup=0.03,
     beta2=0.98,
-    mask_rate=0.15,
+    mask_rate=0.3,
     dropout=0.0,
     position_init="sinusoidal",
+    initializer_range=0.03,
     review_share=None,
     tuning={"reviews": Tuning(5e-4, 6), "names": Tuning(5e-4, 6)},
     grid=GRID,
     task_length={"reviews": 64, "names": 128},
 )
 
-ENGLISH = Recipe(
-    vocab_size=4000,
-    model="2x256x4",
-    sequence_length=64,
-    batch_size=32,
-    learning_rate=2e-3,
-    warmup=0.03,
-    beta2=0.98,
-    mask_rate=0.15,
-    dropout=0.0,
-    position_init="sinusoidal",
-    review_share=None,
-    tuning={"reviews": Tuning(5e-4, 6)},
-    grid=GRID,
-    task_length={"reviews": 64},
-)
+ENGLISH = replace(CHINESE, vocab_size=4000)

@@ -45,6 +45,9 @@ class PretrainConfig:
     position_init: PositionInit = option(
         "normal", help="how position embeddings start; sinusoidal helps very short runs"
     )
+    initializer_range: float = option(
+        0.02, help="standard deviation of the initial weights; small models learn sooner with more"
+    )
     max_positions: int | None = option(
         None, help="positions that the model has; default: 512, or more for longer sequences"
     )

@@ -188,6 +188,7 @@ def _model_config(config: PretrainConfig, tokenizer: Tokenizer) -> ModelConfig:
         hidden_dropout=config.dropout,
         attention_dropout=config.dropout,
         position_init=config.position_init,
+        initializer_range=config.initializer_range,
         max_positions=config.max_positions or max(512, config.sequence_length),
         pad_id=tokenizer.pad_id,
     )

@@ -62,5 +62,5 @@ def family_of(head: str) -> Task:
         if task.head == head:
             return task
     raise UserError(
-        f"a checkpoint for {head} has no head for a task; tune it with bertkit finetune"
+        f"a checkpoint with the head '{head}' answers no task; tune it with bertkit finetune"
     )
