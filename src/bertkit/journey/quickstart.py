@@ -57,7 +57,7 @@ from bertkit.training.claim import claim
 PRETRAINING_SHARE = 0.5
 """Of the minutes, at least this much is pre-training ..."""
 
-TUNING_MINUTES = 7.0
+TUNING_MINUTES = 5.0
 """... and all that is left beyond what the comparison takes on two cores."""
 
 FULL_MINUTES = 14.0
@@ -282,10 +282,10 @@ def _pretrain_config(config: QuickstartConfig, recipe: Recipe, out: Path) -> Pre
         mask_rate=recipe.mask_rate,
         position_init=recipe.position_init,
         initializer_range=recipe.initializer_range,
-        evaluate_steps=250,
+        evaluate_steps=500,
         evaluate_examples=512,
-        checkpoint_steps=250,
-        log_steps=25,
+        checkpoint_steps=500,
+        log_steps=50,
         seed=config.seed,
         quiet=config.quiet,
     )
