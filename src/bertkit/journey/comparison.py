@@ -15,7 +15,7 @@ import shutil
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -74,18 +74,33 @@ class Run:
         return self.folder / self.name
 
     @property
-    def result(self) -> Path:
-        return self.folder / f"{self.name}.json"
+    def dev(self) -> Path:
+        return self.folder / f"{self.name}.dev.json"
+
+    @property
+    def test(self) -> Path:
+        return self.folder / f"{self.name}.test.json"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row of the table: a task with so many labels, and how it may be tuned."""
+
+    task: TaskData
+    labels: int
+    tuning: Tuning
+    grid: Sequence[Tuning]
 
 
 def compare(
     tasks: Sequence[TaskData],
     checkpoint: Path,
     folder: Path,
-    labels: Sequence[int],
+    few: int,
+    many: int,
     seeds: int,
-    tuning: dict[str, Tuning],
-    grid: Sequence[Tuning],
+    tuning: dict[str, tuple[Tuning, Tuning]],
+    grid: tuple[Sequence[Tuning], Sequence[Tuning]],
     test: int,
     workers: int,
     quiet: bool = False,
@@ -93,9 +108,9 @@ def compare(
     """Fine-tunes everything that the table needs.
 
     Args:
-        labels: numbers of labelled examples, ascending.
-        tuning: of the pre-trained model, by the task's name.
-        grid: what the random start may choose from.
+        few, many: numbers of labelled examples.
+        tuning: of the pre-trained model, by the task's name, with few labels and with many.
+        grid: what the random start may choose from, with few labels and with many.
         test: examples of the test set to score on.
 
     Returns:
@@ -107,77 +122,50 @@ def compare(
     """
     folder.mkdir(parents=True, exist_ok=True)
 
-    def run(task: TaskData, number: int, start: Start, how: Tuning, seed: int) -> Run:
-        return Run(task, checkpoint, number, start, how, seed, folder)
-
-    cells = [(task, number) for task in tasks for number in labels]
-    first = [
-        *(
-            run(task, number, "checkpoint", tuning[task.name], seed)
-            for task, number in cells
+    def runs(cell: Cell, start: Start, how: Tuning) -> list[Run]:
+        return [
+            Run(cell.task, checkpoint, cell.labels, start, how, seed, folder)
             for seed in range(seeds)
-        ),
-        *(run(task, number, "random", how, 0) for task, number in cells for how in grid),
-    ]
-    total = len(first) + len(cells) * (seeds - 1)
-    with Progress("fine-tune", total, "runs", quiet) as progress:
-        _run_all(first, test, workers, lambda: progress.advance(1))
-        best = {
-            (task.name, number): best_tuning(
-                grid,
-                lambda how, task=task, number=number: _read(  # type: ignore[misc]
-                    run(task, number, "random", how, 0)
-                )["dev"],
-            )
-            for task, number in cells
-        }
-        random = {
-            (task.name, number): [
-                run(task, number, "random", best[task.name, number], seed) for seed in range(seeds)
-            ]
-            for task, number in cells
-        }
-        _run_all(
-            [one for runs in random.values() for one in runs if one.seed],
-            test,
-            workers,
-            lambda: progress.advance(1),
-        )
-    rows = [
-        _comparison(
-            task,
-            number,
-            [_read(one) for one in random[task.name, number]],
-            [
-                _read(run(task, number, "checkpoint", tuning[task.name], seed))
-                for seed in range(seeds)
-            ],
-        )
-        for task, number in cells
-    ]
-    models = {
-        task.name: run(task, max(labels), "checkpoint", tuning[task.name], 0).model
+        ]
+
+    cells = [
+        Cell(task, labels, tuning[task.name][size], grid[size])
         for task in tasks
-    }
+        for size, labels in enumerate((few, many))
+    ]
+    pretrained = {cell: runs(cell, "checkpoint", cell.tuning) for cell in cells}
+    tried = {cell: [runs(cell, "random", how)[0] for how in cell.grid] for cell in cells}
+    total = sum(len(pretrained[cell]) + len(tried[cell]) + seeds - 1 for cell in cells)
+    with Progress("fine-tune", total, "runs", quiet) as progress:
+        work = _Work(test, workers, lambda: progress.advance(1))
+        work.tune([*_all(pretrained), *_all(tried)])
+        random = {
+            cell: runs(
+                cell,
+                "random",
+                best_tuning([one.tuning for one in tried[cell]], _dev_scores(tried[cell])),
+            )
+            for cell in cells
+        }
+        work.tune([one for one in _all(random) if one.seed])
+        work.score([*_all(pretrained), *_all(random)])
+    rows = [_comparison(cell, random[cell], pretrained[cell]) for cell in cells]
+    models = {cell.task.name: pretrained[cell][0].model for cell in cells}  # the last has many
     for path in folder.iterdir():
         if path.is_dir() and path not in models.values():
             shutil.rmtree(path)
     return rows, models
 
 
-def best_tuning(grid: Sequence[Tuning], dev_score: Callable[[Tuning], float]) -> Tuning:
+def best_tuning(grid: Sequence[Tuning], dev_scores: Sequence[float]) -> Tuning:
     """The way of fine-tuning with the best score on the dev set; the first of equals."""
-    return max(grid, key=dev_score)
+    return grid[max(range(len(grid)), key=lambda number: dev_scores[number])]
 
 
-def fine_tune_and_test(run: Run, test: int) -> None:
-    """One fine-tuning: tunes, scores on the test set, writes `run.result`."""
-    from bertkit.inference.load import load
+def fine_tune(run: Run) -> None:
+    """One fine-tuning, with its score on the dev set in `run.dev`."""
     from bertkit.tasks.config import FinetuneConfig
     from bertkit.tasks.finetune import finetune
-    from bertkit.tasks.readers import require_file
-    from bertkit.tasks.registry import get_task
-    from bertkit.tasks.task import Columns
 
     tuned = finetune(
         FinetuneConfig(
@@ -194,20 +182,27 @@ def fine_tune_and_test(run: Run, test: int) -> None:
             quiet=True,
         )
     )
+    metric = "f1" if run.task.family == "tagging" else "accuracy"
+    with writing(run.dev) as partial:
+        partial.write_text(json.dumps(tuned.metrics[metric]), encoding="utf-8")
+
+
+def score(run: Run, test: int) -> None:
+    """What a finished fine-tuning gets right of the first `test` test examples: `run.test`."""
+    from bertkit.inference.load import load
+    from bertkit.tasks.readers import require_file
+    from bertkit.tasks.registry import get_task
+    from bertkit.tasks.task import Columns
+
     task = get_task(run.task.family)
     examples = task.read(require_file(task, run.task.data, "test"), Columns())[:test]
     predictions = load(run.model, "auto").answer(examples, run.task.sequence_length).predictions
-    result = {
-        "dev": tuned.metrics["f1" if run.task.family == "tagging" else "accuracy"],
-        "seconds": tuned.seconds,
-        "tuning": asdict(run.tuning),
-        "test": [
-            _score(run.task.family, example, prediction)
-            for example, prediction in zip(examples, predictions, strict=True)
-        ],
-    }
-    with writing(run.result) as partial:
-        partial.write_text(json.dumps(result), encoding="utf-8")
+    scores = [
+        _score(run.task.family, example, prediction)
+        for example, prediction in zip(examples, predictions, strict=True)
+    ]
+    with writing(run.test) as partial:
+        partial.write_text(json.dumps(scores), encoding="utf-8")
 
 
 def _score(family: str, example: Any, prediction: Any) -> int | list[int]:
@@ -220,25 +215,22 @@ def _score(family: str, example: Any, prediction: Any) -> int | list[int]:
     return [len(gold & found), len(found - gold), len(gold - found)]
 
 
-def _comparison(
-    task: TaskData,
-    labels: int,
-    random: list[dict[str, Any]],
-    pretrained: list[dict[str, Any]],
-) -> Comparison:
-    arms = [[result["test"] for result in arm] for arm in (random, pretrained)]
+def _comparison(cell: Cell, random: Sequence[Run], pretrained: Sequence[Run]) -> Comparison:
+    arms = [
+        [json.loads(one.test.read_text("utf-8")) for one in arm] for arm in (random, pretrained)
+    ]
     items = len(arms[0][0])
-    if task.family == "classification":
+    if cell.task.family == "classification":
         difference = accuracy_difference(*arms, paired_seeds=True)
         scores = [[sum(seed) / items for seed in arm] for arm in arms]
     else:
         difference = f1_difference(*arms, paired_seeds=True)
         scores = [f1_scores(arm).tolist() for arm in arms]
     return Comparison(
-        task=task.title,
-        metric="accuracy" if task.family == "classification" else "entity F1",
-        labels=labels,
-        test_items=f"{items:,} {task.test_items}",
+        task=cell.task.title,
+        metric="accuracy" if cell.task.family == "classification" else "entity F1",
+        labels=cell.labels,
+        test_items=f"{items:,} {cell.task.test_items}",
         random=scores[0],
         pretrained=scores[1],
         difference=difference.difference,
@@ -246,41 +238,57 @@ def _comparison(
     )
 
 
-def _read(run: Run) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(run.result.read_text(encoding="utf-8"))
-    return result
+def _dev_scores(runs: Sequence[Run]) -> list[float]:
+    return [float(json.loads(run.dev.read_text("utf-8"))) for run in runs]
 
 
-def _run_all(runs: Sequence[Run], test: int, workers: int, done: Callable[[], None]) -> None:
-    """Does the runs that have no result yet, `workers` at a time."""
-    waiting = [run for run in runs if not run.result.exists()]
-    for _ in range(len(runs) - len(waiting)):
-        done()
-    if not waiting:
-        return
-    # The longest first, so that no worker is left alone with one at the end.
-    waiting.sort(key=lambda run: run.labels * run.tuning.epochs, reverse=True)
-    with (
-        InterruptGuard() as guard,
-        ProcessPoolExecutor(
-            workers, multiprocessing.get_context("spawn"), initializer=_start_worker
-        ) as pool,
-    ):
-        pending = {pool.submit(fine_tune_and_test, run, test) for run in waiting}
-        while pending:
-            finished, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
-            if guard.received is not None:
-                pool.shutdown(wait=False, cancel_futures=True)
-                for process in multiprocessing.active_children():
-                    process.terminate()
-                raise Interrupted(
-                    "stopped between fine-tunings, the finished ones are saved; "
-                    "run the same command again to go on",
-                    guard.received,
-                )
-            for future in finished:
-                future.result()
-                done()
+def _all(runs: dict[Cell, list[Run]]) -> list[Run]:
+    return [run for of_cell in runs.values() for run in of_cell]
+
+
+class _Work:
+    """Does what has no result on disk yet, in worker processes, the longest first."""
+
+    def __init__(self, test: int, workers: int, done: Callable[[], None]) -> None:
+        self._test, self._workers, self._done = test, workers, done
+
+    def tune(self, runs: Sequence[Run]) -> None:
+        """Fine-tunes; each finished run is reported as done."""
+        waiting = [run for run in runs if not run.dev.exists()]
+        for _ in range(len(runs) - len(waiting)):
+            self._done()
+        waiting.sort(key=lambda run: run.labels * run.tuning.epochs, reverse=True)
+        self._do([(fine_tune, run) for run in waiting], self._done)
+
+    def score(self, runs: Sequence[Run]) -> None:
+        """Scores on the test set."""
+        waiting = [run for run in runs if not run.test.exists()]
+        self._do([(score, run, self._test) for run in waiting], lambda: None)
+
+    def _do(self, jobs: Sequence[tuple[Any, ...]], done: Callable[[], None]) -> None:
+        if not jobs:
+            return
+        with (
+            InterruptGuard() as guard,
+            ProcessPoolExecutor(
+                self._workers, multiprocessing.get_context("spawn"), initializer=_start_worker
+            ) as pool,
+        ):
+            pending = {pool.submit(*job) for job in jobs}
+            while pending:
+                finished, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
+                if guard.received is not None:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    for process in multiprocessing.active_children():
+                        process.terminate()
+                    raise Interrupted(
+                        "stopped between fine-tunings, the finished ones are saved; "
+                        "run the same command again to go on",
+                        guard.received,
+                    )
+                for future in finished:
+                    future.result()
+                    done()
 
 
 def _start_worker() -> None:

@@ -36,8 +36,8 @@ class QuickstartConfig:
         14.0, help="how long it may take; what the tasks do not need goes into pre-training"
     )
     few: int = option(300, help="labelled examples of the task with few labels")
-    many: int = option(1000, help="labelled examples of the task with many labels")
-    test: int = option(2000, help="labelled examples to test on")
+    many: int = option(900, help="labelled examples of the task with many labels")
+    test: int = option(3000, help="labelled examples to test on")
     seeds: int = option(3, help="fine-tunings of each start, with other labels and other heads")
     workers: int = option(2, help="fine-tunings at the same time, each on one processor core")
     seed: int = option(0, help="of the splits, the weights and the order of the text")

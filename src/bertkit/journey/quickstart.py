@@ -57,7 +57,7 @@ from bertkit.training.claim import claim
 PRETRAINING_SHARE = 0.5
 """Of the minutes, at least this much is pre-training ..."""
 
-TUNING_MINUTES = 5.0
+TUNING_MINUTES = 6.0
 """... and all that is left beyond what the comparison takes on two cores."""
 
 FULL_MINUTES = 14.0
@@ -157,7 +157,8 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
                 tasks,
                 out / "pretrained",
                 out / "tuning",
-                labels=[config.few, max(config.few + 1, round(scale * config.many))],
+                few=config.few,
+                many=max(config.few + 1, round(scale * config.many)),
                 seeds=config.seeds,
                 tuning=recipe.tuning,
                 grid=recipe.grid,

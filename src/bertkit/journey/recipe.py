@@ -26,8 +26,9 @@ class Recipe:
 
     Attributes:
         review_share: share of reviews in the pre-training text's characters; None takes all.
-        tuning: of the pre-trained model, by task.
-        grid: of the random start, which gets the best of these on the dev set.
+        tuning: of the pre-trained model, by task: with few labels and with many.
+        grid: of the random start, which gets the best of these on the dev set; for few labels
+            and for many.
         task_length: tokens of the longest sequence in fine-tuning, by task.
     """
 
@@ -44,12 +45,16 @@ class Recipe:
     position_init: PositionInit
     initializer_range: float
     review_share: float | None
-    tuning: dict[str, Tuning]
-    grid: tuple[Tuning, ...]
+    tuning: dict[str, tuple[Tuning, Tuning]]
+    grid: tuple[tuple[Tuning, ...], tuple[Tuning, ...]]
     task_length: dict[str, int]
 
 
-GRID = tuple(Tuning(rate, epochs) for rate in (2e-4, 5e-4, 1e-3) for epochs in (4, 8))
+RATES = (5e-4, 1e-3, 2e-3)
+GRID = (
+    tuple(Tuning(rate, epochs) for rate in RATES for epochs in (10, 20)),
+    tuple(Tuning(rate, epochs) for rate in RATES for epochs in (4, 8)),
+)
 
 CHINESE = Recipe(
     vocab_size=5000,
@@ -64,8 +69,11 @@ CHINESE = Recipe(
     dropout=0.0,
     position_init="sinusoidal",
     initializer_range=0.04,
-    review_share=None,
-    tuning={"reviews": Tuning(5e-4, 6), "names": Tuning(5e-4, 6)},
+    review_share=0.6,
+    tuning={
+        "reviews": (Tuning(2e-4, 20), Tuning(2e-4, 8)),
+        "names": (Tuning(1e-3, 20), Tuning(1e-3, 8)),
+    },
     grid=GRID,
     task_length={"reviews": 64, "names": 128},
 )
