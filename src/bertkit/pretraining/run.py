@@ -28,6 +28,7 @@ from bertkit.pretraining.objectives import MaskedLMAndNextSentence, evaluate
 from bertkit.pretraining.phases import Phase, PhasedSource, phase_steps, read_phases
 from bertkit.pretraining.plan import RANDOM_NEXT, PlanOptions
 from bertkit.progress import say
+from bertkit.report.pretraining import write_pretraining_report
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
 from bertkit.training.calibrate import seconds_per_step, steps_in
@@ -70,6 +71,7 @@ class PretrainResult:
                 f"perplexity {self.dev['mlm_perplexity']:.1f}; "
                 f"next sentence accuracy {self.dev['nsp_accuracy']:.1%}"
             )
+        lines.append(f"curves: {self.run}/report.html")
         lines.append(f'next: bertkit fill {self.run} "text with a [MASK]"')
         return "\n".join(lines)
 
@@ -119,6 +121,7 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
     with writing_into(run) as partial:
         save_checkpoint(model, partial)
         tokenizer.save(partial)
+    write_pretraining_report(run)
     return PretrainResult(
         run=str(run),
         parameters=sum(p.numel() for p in model.parameters()),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.files import writing
+from bertkit.report.log import Record, read_records
 
 LOG_NAME = "log.jsonl"
 TENSORBOARD_FOLDER = "tensorboard"
@@ -54,18 +55,10 @@ class RunLog:
         self._board.close()
 
 
-def read_log(run: Path) -> list[dict[str, Any]]:
-    """The records of a run's log; a last line that a crash left half-written is passed over."""
-    path = run / LOG_NAME
-    records: list[dict[str, Any]] = []
-    if path.exists():
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            try:
-                records.append(json.loads(line))
-            except json.JSONDecodeError:
-                continue
-    return records
+def read_log(run: Path) -> list[Record]:
+    """The records of a run's log so far; none for a run that has not begun."""
+    return read_records(run) if (run / LOG_NAME).exists() else []
 
 
-def _line(record: dict[str, Any]) -> str:
+def _line(record: Record) -> str:
     return json.dumps(record, ensure_ascii=False) + "\n"
