@@ -299,10 +299,10 @@ def test_an_absent_package_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_whole_package_gives_the_promised_sizes_and_samples(tmp_path: Path, seed: int) -> None:
     found = write_chinese(tmp_path, seed)
     assert found.labelled_reviews["test"] == 4000
-    assert found.labelled_reviews["dev"] == 1000
+    assert found.labelled_reviews["dev"] == 500
     assert found.labelled_reviews["train"] > 11000
     assert found.tagged_sentences["test"] == 3000
-    assert found.tagged_sentences["dev"] == 1000
+    assert found.tagged_sentences["dev"] == 500
     assert found.tagged_sentences["train"] > 35000
     assert sum(found.counts.characters.values()) > 2_400_000
     assert all(found.tagged_entities["test"][kind] > 150 for kind in ("PER", "LOC", "ORG"))

@@ -50,9 +50,9 @@ from bertkit.journey.samples import shown_texts
 INSTALL = 'pip install "bertkit[quickstart]"'
 LABELS = {"neg": "negative", "pos": "positive"}
 TEST_REVIEWS = 4000
-DEV_REVIEWS = 1000
+DEV_REVIEWS = 500
 TEST_SENTENCES = 3000
-DEV_SENTENCES = 1000
+DEV_SENTENCES = 500
 RUN_LENGTH = 20
 """Lines of a review file, or paragraphs of the newspaper, that stay in one part together."""
 SHORTEST_REVIEW = 4

@@ -35,8 +35,8 @@ class QuickstartConfig:
     minutes: float = option(
         14.0, help="how long it may take; what the tasks do not need goes into pre-training"
     )
-    few: int = option(300, help="labelled examples of the task with few labels")
-    many: int = option(900, help="labelled examples of the task with many labels")
+    few: int = option(200, help="labelled examples of the task with few labels")
+    many: int = option(800, help="labelled examples of the task with many labels")
     test: int = option(3000, help="labelled examples to test on")
     seeds: int = option(3, help="fine-tunings of each start, with other labels and other heads")
     workers: int = option(2, help="fine-tunings at the same time, each on one processor core")

@@ -53,7 +53,7 @@ class Recipe:
 RATES = (5e-4, 1e-3, 2e-3)
 GRID = (
     tuple(Tuning(rate, epochs) for rate in RATES for epochs in (10, 20)),
-    tuple(Tuning(rate, epochs) for rate in RATES for epochs in (4, 8)),
+    tuple(Tuning(rate, epochs) for rate in RATES for epochs in (3, 6)),
 )
 
 CHINESE = Recipe(
@@ -71,8 +71,8 @@ CHINESE = Recipe(
     initializer_range=0.04,
     review_share=0.6,
     tuning={
-        "reviews": (Tuning(2e-4, 20), Tuning(2e-4, 8)),
-        "names": (Tuning(1e-3, 20), Tuning(1e-3, 8)),
+        "reviews": (Tuning(2e-4, 20), Tuning(2e-4, 6)),
+        "names": (Tuning(1e-3, 20), Tuning(1e-3, 6)),
     },
     grid=GRID,
     task_length={"reviews": 64, "names": 128},

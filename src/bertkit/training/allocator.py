@@ -31,3 +31,11 @@ def keep_memory() -> bool:
         return False
     settings = ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, -1), (M_TOP_PAD, TOP_PAD_BYTES))
     return all([library.mallopt(parameter, value) == 1 for parameter, value in settings])
+
+
+def release_memory() -> None:
+    """Gives what `keep_memory` kept back to the system, at the end of a training."""
+    if sys.platform.startswith("linux"):
+        library = ctypes.CDLL(None)
+        if hasattr(library, "malloc_trim"):
+            library.malloc_trim(0)

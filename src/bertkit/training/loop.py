@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from bertkit.errors import Interrupted, UserError
 from bertkit.model.encoder import set_compute_dtype
 from bertkit.progress import Progress, say
-from bertkit.training.allocator import keep_memory
+from bertkit.training.allocator import keep_memory, release_memory
 from bertkit.training.batch import Batch
 from bertkit.training.checkpoint import newest_restart_point, restore, save_restart_point
 from bertkit.training.config import TrainOptions
@@ -178,6 +178,8 @@ def train(
                 dev = evaluate_now(first)
     finally:
         log.close()
+        optimizer.state.clear()
+        release_memory()
     return TrainResult(options.steps, meter.seconds(), first, dev)
 
 
