@@ -111,9 +111,11 @@ def test_an_interrupted_run_continues_bit_for_bit(
     assert result.resumed_from == 14
     assert source.asked[0] == 14
     assert same(weights(whole), weights(model))
-    steps = [record["step"] for record in read_log(run) if record["kind"] == "train"]
+    told = [record for record in read_log(run) if record["kind"] == "train"]
+    steps = [record["step"] for record in told]
     assert steps == sorted(set(steps))
     assert steps[-1] == 30
+    assert told[-1]["tokens"] == read_log(tmp_path / "whole")[-1]["tokens"]
 
 
 def test_old_restart_points_go(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import json
 import multiprocessing
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
@@ -197,12 +198,17 @@ def score(run: Run, test: int) -> None:
     task = get_task(run.task.family)
     examples = task.read(require_file(task, run.task.data, "test"), Columns())[:test]
     predictions = load(run.model, "auto").answer(examples, run.task.sequence_length).predictions
-    scores = [
-        _score(run.task.family, example, prediction)
-        for example, prediction in zip(examples, predictions, strict=True)
-    ]
+    result: dict[str, Any] = {
+        "items": [
+            _score(run.task.family, example, prediction)
+            for example, prediction in zip(examples, predictions, strict=True)
+        ]
+    }
+    if run.task.family == "classification":  # what always saying the larger class would score
+        counts = Counter(example.label for example in examples)
+        result["baseline"] = max(counts.values()) / len(examples)
     with writing(run.test) as partial:
-        partial.write_text(json.dumps(scores), encoding="utf-8")
+        partial.write_text(json.dumps(result), encoding="utf-8")
 
 
 def _score(family: str, example: Any, prediction: Any) -> int | list[int]:
@@ -216,9 +222,10 @@ def _score(family: str, example: Any, prediction: Any) -> int | list[int]:
 
 
 def _comparison(cell: Cell, random: Sequence[Run], pretrained: Sequence[Run]) -> Comparison:
-    arms = [
+    results = [
         [json.loads(one.test.read_text("utf-8")) for one in arm] for arm in (random, pretrained)
     ]
+    arms = [[result["items"] for result in arm] for arm in results]
     items = len(arms[0][0])
     if cell.task.family == "classification":
         difference = accuracy_difference(*arms, paired_seeds=True)
@@ -235,6 +242,7 @@ def _comparison(cell: Cell, random: Sequence[Run], pretrained: Sequence[Run]) ->
         pretrained=scores[1],
         difference=difference.difference,
         standard_error=difference.standard_error,
+        baseline=results[0][0].get("baseline"),
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertkit.report.chart import Chart, Level, Series, figure
+from bertkit.report.chart import Chart, Series, figure
 from bertkit.report.log import Record, curve, last, read_records
 from bertkit.report.page import (
     Html,
@@ -25,8 +25,6 @@ from bertkit.report.page import (
 )
 
 CONFIGURATION = "pretrain.yaml"
-COIN = 0.5
-"""Accuracy of guessing whether B follows A, with as many true pairs as random ones."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,6 @@ class Metric:
     title: str
     percent: bool = False
     from_zero: bool = False
-    levels: Sequence[Level] = ()
 
 
 LEARNING = (
@@ -48,7 +45,6 @@ LEARNING = (
         "nsp_accuracy",
         "Next sentence answered right",
         percent=True,
-        levels=(Level("guessing", COIN),),
     ),
     Metric("loss", "Loss (sum of the objectives)"),
 )
@@ -96,7 +92,6 @@ def metric_figure(records: Sequence[Record], metric: Metric) -> Html:
             [Series("training", training), Series("held-out", held_out, markers=True)],
             percent=metric.percent,
             from_zero=metric.from_zero,
-            levels=metric.levels,
         )
     )
 

@@ -46,9 +46,9 @@ class RunLog:
             if name not in _NOT_PLOTTED and isinstance(value, (int, float)):
                 self._board.add_scalar(f"{kind}/{name}", value, step)
 
-    def seconds_before(self) -> float:
-        """Seconds of training that earlier parts of this run have logged."""
-        return float(max((r.get("seconds", 0.0) for r in self.records), default=0.0))
+    def newest(self, name: str) -> float:
+        """The largest value that earlier parts of this run have logged for a running total."""
+        return float(max((record.get(name, 0.0) for record in self.records), default=0.0))
 
     def close(self) -> None:
         self._file.close()

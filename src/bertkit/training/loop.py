@@ -126,9 +126,8 @@ def train(
         first = point.step
         say(f"continuing from step {first} of {options.steps}", options.quiet)
     log = RunLog(run, first)
-    meter = Meter(log.seconds_before())
+    meter = Meter(log.newest("seconds"), int(log.newest("tokens")))
     dev: dict[str, float] = {}
-    saved = first
 
     def save(step: int) -> None:
         save_restart_point(
@@ -156,19 +155,22 @@ def train(
                 meter.add(values, sum(batch.inputs.tokens for batch in batches))
                 done = step + 1
                 last = done == options.steps
-                if done % options.log_steps == 0 or last:
+                stopping = guard.received is not None and not last
+                saving = stopping or bool(
+                    options.checkpoint_steps and (done % options.checkpoint_steps == 0 or last)
+                )
+                # A restart point closes a window of the log, so that none is lost or told twice.
+                if done % options.log_steps == 0 or last or saving:
                     log.write("train", done, **meter.window())
                 progress.advance(1, meter.detail())
                 if evaluate is not None and (
                     last or (options.evaluate_steps and done % options.evaluate_steps == 0)
                 ):
                     dev = evaluate_now(done)
-                if options.checkpoint_steps and (done % options.checkpoint_steps == 0 or last):
+                if saving:
                     save(done)
-                    saved = done
-                if guard.received is not None and not last:
-                    if saved != done:
-                        save(done)
+                if stopping:
+                    assert guard.received is not None
                     raise Interrupted(
                         f"stopped after step {done} of {options.steps}, all of it saved in {run}; "
                         "run the same command again to go on",
@@ -282,11 +284,12 @@ def prefetched(
 class Meter:
     """Sums of what the steps report, from one line of the log to the next."""
 
-    def __init__(self, seconds_before: float = 0.0) -> None:
+    def __init__(self, seconds_before: float = 0.0, tokens_before: int = 0) -> None:
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         self._started = time.monotonic() - seconds_before
         self._window_started = time.monotonic()
-        self._tokens = 0
+        self._window_tokens = 0
+        self._tokens = tokens_before
         self._latest: dict[str, float] = {}
 
     def add(self, values: dict[str, tuple[float, float]], tokens: int) -> None:
@@ -294,6 +297,7 @@ class Meter:
             self._sums[name][0] += total
             self._sums[name][1] += count
         self._tokens += tokens
+        self._window_tokens += tokens
 
     def seconds(self) -> float:
         return time.monotonic() - self._started
@@ -303,7 +307,7 @@ class Meter:
         return _Pause(self)
 
     def window(self) -> dict[str, float]:
-        """The means since the last call, with seconds, tokens and tokens per second."""
+        """The means since the last call; seconds and tokens are those of the whole run."""
         elapsed = time.monotonic() - self._window_started
         values = {
             name: total / count for name, (total, count) in sorted(self._sums.items()) if count
@@ -312,12 +316,12 @@ class Meter:
         values = {
             "seconds": round(self.seconds(), 2),
             "tokens": self._tokens,
-            "tokens_per_second": round(self._tokens / elapsed, 1) if elapsed else 0.0,
+            "tokens_per_second": round(self._window_tokens / elapsed, 1) if elapsed else 0.0,
             **{name: float(f"{value:.6g}") for name, value in values.items()},
         }
         self._rate = values["tokens_per_second"]
         self._sums.clear()
-        self._tokens = 0
+        self._window_tokens = 0
         self._window_started = time.monotonic()
         return values
 
