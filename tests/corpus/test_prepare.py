@@ -331,6 +331,8 @@ def test_an_interruption_leaves_no_process_and_no_half_corpus(
         [sys.executable, "-c", code, str(tmp_path / "config.yaml")],
         stderr=subprocess.PIPE,
         start_new_session=True,
+        # Where the tests run in the background, Ctrl-C is ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
     )
     workers = _wait_for_workers(process.pid)
     assert process.poll() is None, "it finished before it could be interrupted"

@@ -258,5 +258,5 @@ def test_evaluation_names_labels_that_the_model_does_not_know(checkpoint, data, 
         evaluate(EvaluateConfig(str(run), str(other), quiet=True))
     with pytest.raises(UserError, match="not tuned for tagging: its head is classification"):
         evaluate(EvaluateConfig(str(run), str(data), task="tagging", quiet=True))
-    with pytest.raises(UserError, match="no head for a task"):
+    with pytest.raises(UserError, match="answers no task"):
         evaluate(EvaluateConfig(str(checkpoint), str(data), quiet=True))
