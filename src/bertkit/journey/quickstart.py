@@ -17,7 +17,8 @@ import platform
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -423,21 +424,14 @@ class _Clock:
         if path.exists():
             self.seconds = json.loads(path.read_text(encoding="utf-8"))
 
-    def stage(self, name: str) -> _Stage:
-        return _Stage(self, name)
-
-    def add(self, name: str, seconds: float) -> None:
-        self.seconds[name] = round(self.seconds.get(name, 0.0) + seconds, 1)
-        with writing(self._path) as partial:
-            partial.write_text(json.dumps(self.seconds), encoding="utf-8")
-
-
-class _Stage:
-    def __init__(self, clock: _Clock, name: str) -> None:
-        self._clock, self._name = clock, name
-
-    def __enter__(self) -> None:
-        self._began = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        self._clock.add(self._name, time.monotonic() - self._began)
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """A context whose time is added to that of the stage."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            seconds = self.seconds.get(name, 0.0) + time.monotonic() - began
+            self.seconds[name] = round(seconds, 1)
+            with writing(self._path) as partial:
+                partial.write_text(json.dumps(self.seconds), encoding="utf-8")

@@ -24,7 +24,7 @@ from bertkit.pretraining.masking import (
     mask_tokens,
     position_counters,
 )
-from bertkit.pretraining.plan import RANDOM_NEXT, PlanOptions, make_plan
+from bertkit.pretraining.plan import RANDOM_NEXT, SPECIAL_TOKENS, PlanOptions, make_plan
 from bertkit.training.batch import Batch
 from bertkit.training.loop import BatchSource
 
@@ -79,7 +79,7 @@ def build_examples(
     count = np.stack([rows["a_sentences"], rows["b_sentences"]], axis=1).astype(np.int64).ravel()
     ids, lengths = split.read(first, count)  # A of row 0, B of row 0, A of row 1, ...
     a, b = lengths[0::2], lengths[1::2]
-    kept_a, kept_b = truncated_lengths(a, b, options.sequence_length - 3)
+    kept_a, kept_b = truncated_lengths(a, b, options.sequence_length - SPECIAL_TOKENS)
     kept = np.stack([kept_a, kept_b], axis=1).ravel()
 
     def stream(name: str) -> np.uint64:
@@ -89,7 +89,7 @@ def build_examples(
     text_number = np.stack([2 * numbers, 2 * numbers + 1], axis=1).ravel()
     skipped = draws.coin_sums(stream("truncation"), text_number << 10, lengths - kept)
     text_start = np.cumsum(lengths) - lengths + skipped
-    total = kept_a + kept_b + 3
+    total = kept_a + kept_b + SPECIAL_TOKENS
     row_start = np.cumsum(total) - total
     out_start = np.stack([row_start + 1, row_start + kept_a + 2], axis=1).ravel()
     within = np.arange(int(kept.sum())) - np.repeat(np.cumsum(kept) - kept, kept)

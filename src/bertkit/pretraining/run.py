@@ -97,8 +97,10 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
         _source(config, corpus.splits["train"], tokenizer, phase.sequence_length)
         for phase in phases
     ]
+    pairs: list[int] = []
     for source in sources:
         plan = source.plan(0)
+        pairs.append(len(plan))
         say(
             f"{len(plan):,} pairs an epoch with {source.options.sequence_length} tokens, "
             f"{(plan['flags'] & RANDOM_NEXT).mean():.1%} of them with a random next",
@@ -127,8 +129,8 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
         parameters=sum(p.numel() for p in model.parameters()),
         steps=result.steps,
         epochs=sum(
-            count * config.batch_size / len(source.plan(0))
-            for source, count in zip(sources, steps, strict=True)
+            count * config.batch_size / in_epoch
+            for count, in_epoch in zip(steps, pairs, strict=True)
         ),
         seconds=result.seconds,
         resumed_from=result.resumed_from,

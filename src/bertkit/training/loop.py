@@ -14,6 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -302,9 +303,16 @@ class Meter:
     def seconds(self) -> float:
         return time.monotonic() - self._started
 
-    def paused(self) -> _Pause:
+    @contextmanager
+    def paused(self) -> Iterator[None]:
         """A context in which time does not count as training."""
-        return _Pause(self)
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            away = time.monotonic() - began
+            self._started += away
+            self._window_started += away
 
     def window(self) -> dict[str, float]:
         """The means since the last call; seconds and tokens are those of the whole run."""
@@ -335,16 +343,3 @@ class Meter:
         if self._latest:
             shown.append(f"{self._rate:,.0f} tokens/s")
         return "  ".join(shown)
-
-
-class _Pause:
-    def __init__(self, meter: Meter) -> None:
-        self._meter = meter
-
-    def __enter__(self) -> None:
-        self._began = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        away = time.monotonic() - self._began
-        self._meter._started += away
-        self._meter._window_started += away
