@@ -30,6 +30,9 @@ from bertkit.training.interrupt import InterruptGuard
 
 Start = Literal["random", "checkpoint"]
 
+MICRO_BATCH = 16
+"""Sequences of like length computed at once, so that attention meets little padding."""
+
 
 @dataclass(frozen=True)
 class TaskData:
@@ -137,8 +140,10 @@ def compare(
     pretrained = {cell: runs(cell, "checkpoint", cell.tuning) for cell in cells}
     tried = {cell: [runs(cell, "random", how)[0] for how in cell.grid] for cell in cells}
     total = sum(len(pretrained[cell]) + len(tried[cell]) + seeds - 1 for cell in cells)
-    with Progress("fine-tune", total, "runs", quiet) as progress:
-        work = _Work(test, workers, lambda: progress.advance(1))
+    with (
+        Progress("fine-tune", total, "runs", quiet) as progress,
+        _Work(test, workers, lambda: progress.advance(1)) as work,
+    ):
         work.tune([*_all(pretrained), *_all(tried)])
         random = {
             cell: runs(
@@ -177,6 +182,7 @@ def fine_tune(run: Run) -> None:
             epochs=run.tuning.epochs,
             learning_rate=run.tuning.learning_rate,
             sequence_length=run.task.sequence_length,
+            micro_batch_size=MICRO_BATCH,
             max_examples=run.labels,
             initialise=run.start,
             seed=run.seed,
@@ -258,7 +264,16 @@ class _Work:
     """Does what has no result on disk yet, in worker processes, the longest first."""
 
     def __init__(self, test: int, workers: int, done: Callable[[], None]) -> None:
-        self._test, self._workers, self._done = test, workers, done
+        self._test, self._done = test, done
+        self._pool = ProcessPoolExecutor(
+            workers, multiprocessing.get_context("spawn"), initializer=_start_worker
+        )
+
+    def __enter__(self) -> _Work:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
 
     def tune(self, runs: Sequence[Run]) -> None:
         """Fine-tunes; each finished run is reported as done."""
@@ -276,17 +291,11 @@ class _Work:
     def _do(self, jobs: Sequence[tuple[Any, ...]], done: Callable[[], None]) -> None:
         if not jobs:
             return
-        with (
-            InterruptGuard() as guard,
-            ProcessPoolExecutor(
-                self._workers, multiprocessing.get_context("spawn"), initializer=_start_worker
-            ) as pool,
-        ):
-            pending = {pool.submit(*job) for job in jobs}
+        with InterruptGuard() as guard:
+            pending = {self._pool.submit(*job) for job in jobs}
             while pending:
                 finished, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
                 if guard.received is not None:
-                    pool.shutdown(wait=False, cancel_futures=True)
                     for process in multiprocessing.active_children():
                         process.terminate()
                     raise Interrupted(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from bertkit.tasks.task import Scores
@@ -24,6 +25,7 @@ class Chunk(NamedTuple):
     last: int
 
 
+@lru_cache(maxsize=4096)
 def split_tag(tag: str) -> tuple[str, str]:
     """A tag as (prefix, type): "B-PER" is ("B", "PER"), "O" is ("O", ""), "NN" is ("S", "NN")."""
     prefix, dash, label = tag.partition("-")

@@ -8,7 +8,6 @@ tagging          CoNLL columns: a word a line, its tag in the last column, a bla
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +103,7 @@ def read_columns(path: Path, columns: Columns) -> list[WordsExample]:
             finish()
         elif not line.startswith(DOCUMENT_START):
             # only blanks and tabs divide: U+3000 and its kind may be a word of its own
-            fields = re.split(r"[ \t]+", line.rstrip(" \t"))
+            fields = line.replace("\t", " ").rstrip(" ").split(" ")
             if len(fields) < 2:
                 raise UserError(
                     f"{path}, line {number}: a word without a tag; "

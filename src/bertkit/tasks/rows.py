@@ -13,6 +13,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
@@ -58,25 +59,28 @@ def read_lines(path: Path, stream: BinaryIO | None = None) -> Iterator[tuple[int
 
     Only "\\n" and "\\r\\n" end a line: U+2028 and other odd ones may stand in a text.
     """
-    if stream is None:
-        try:
-            opened = path.open("rb")
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror}; check the name") from None
-        with opened as file:
-            yield from read_lines(path, file)
-        return
-    for number, raw in enumerate(stream, start=1):
-        try:
-            line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            if path.is_file():
-                raise broken_utf8(path) from None
-            raise UserError(
-                f"{path}, line {number}: not UTF-8 at byte {error.start} of the line; "
-                "convert it to UTF-8"
-            ) from None
-        yield number, line.removesuffix("\n").removesuffix("\r")
+    with _opened(path, stream) as lines:
+        for number, raw in enumerate(lines, start=1):
+            try:
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                if path.is_file():
+                    raise broken_utf8(path) from None
+                raise UserError(
+                    f"{path}, line {number}: not UTF-8 at byte {error.start} of the line; "
+                    "convert it to UTF-8"
+                ) from None
+            yield number, line.removesuffix("\n").removesuffix("\r")
+
+
+def _opened(path: Path, stream: BinaryIO | None) -> AbstractContextManager[BinaryIO]:
+    """The file, closed at the end; or the stream, which stays open."""
+    if stream is not None:
+        return nullcontext(stream)
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; check the name") from None
 
 
 def column(row: Row, name: str, option: str) -> str:

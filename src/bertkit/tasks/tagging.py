@@ -60,7 +60,7 @@ class TagPrediction:
 
 def label_names(examples: Sequence[WordsExample]) -> list[str]:
     """ "O" first, then each type's B- and I- (both, so that no later sentence meets a gap)."""
-    types = {split_tag(tag) for example in examples for tag in example.tags}
+    types = {split_tag(tag) for tag in set().union(*(example.tags for example in examples))}
     bare = {label for prefix, label in types if prefix == "S"}
     chunked = {label for prefix, label in types if prefix in ("B", "I")}
     outside = [OUTSIDE] if chunked or (OUTSIDE, "") in types else []
@@ -185,7 +185,7 @@ def find_entities(
 def unknown(examples: Sequence[WordsExample], labels: Sequence[str]) -> list[str]:
     """Types of the examples' tags that the model does not have."""
     known = {split_tag(label)[1] for label in labels} | {""}
-    return sorted({split_tag(tag)[1] for e in examples for tag in e.tags} - known)
+    return sorted({split_tag(tag)[1] for tag in set().union(*(e.tags for e in examples))} - known)
 
 
 def metric(examples: Sequence[WordsExample], predictions: Sequence[TagPrediction]) -> Scores:
