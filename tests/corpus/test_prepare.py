@@ -295,22 +295,9 @@ def test_changed_inputs_are_noticed(
 
 
 def test_a_worker_that_dies_is_told(config: PrepareConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bertkit.corpus.workers._START", "import os; os.kill(os.getpid(), 9)")
+    monkeypatch.setattr("bertkit.workers._START", "import os; os.kill(os.getpid(), 9)")
     monkeypatch.setattr(module, "CHUNK_BYTES", 100)
     with pytest.raises(UserError, match=r"signal 9.*--workers"):
-        prepare(replace(config, workers=2))
-
-
-def test_a_workers_exception_is_not_swallowed(
-    config: PrepareConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start = (
-        "import sys; sys.path[:] = sys.argv[1:]; from bertkit.corpus import workers; "
-        "workers.encode = None; workers.serve()"
-    )
-    monkeypatch.setattr("bertkit.corpus.workers._START", start)
-    monkeypatch.setattr(module, "CHUNK_BYTES", 100)
-    with pytest.raises(RuntimeError, match="'NoneType' object is not callable"):
         prepare(replace(config, workers=2))
 
 

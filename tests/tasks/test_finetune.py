@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -123,10 +122,10 @@ def test_the_same_seed_gives_the_same_weights_and_micro_batches_change_nothing_b
     checkpoint, data, tmp_path
 ):
     # without dropout: its masks are drawn anew for each micro-batch
-    still = save_like(checkpoint, tmp_path / "still", hidden_dropout=0.0, attention_dropout=0.0)
-    finetune(config(still, data, tmp_path / "a", epochs=0.2))
-    finetune(config(still, data, tmp_path / "b", epochs=0.2))
-    finetune(config(still, data, tmp_path / "c", epochs=0.2, micro_batch_size=5))
+    still = {"epochs": 0.2, "dropout": 0.0}
+    finetune(config(checkpoint, data, tmp_path / "a", **still))
+    finetune(config(checkpoint, data, tmp_path / "b", **still))
+    finetune(config(checkpoint, data, tmp_path / "c", **still, micro_batch_size=5))
     a, b, c = (weights(tmp_path / name) for name in "abc")
     assert all(torch.equal(a[name], b[name]) for name in a)
     # Adam makes a rounding error in a gradient near zero as large as the learning rate
@@ -134,13 +133,19 @@ def test_the_same_seed_gives_the_same_weights_and_micro_batches_change_nothing_b
     assert min(close) > 0.98
 
 
-def save_like(checkpoint: Path, directory: Path, **changes: float) -> Path:
-    loaded = load_checkpoint(checkpoint, **changes)
-    from bertkit.formats.huggingface import save_checkpoint
+def test_dropout_is_the_checkpoints_unless_another_rate_is_given(checkpoint, data, tmp_path):
+    def rates(run: Path) -> tuple[float, float]:
+        values = load_checkpoint(run).model.config
+        return values.hidden_dropout, values.attention_dropout
 
-    shutil.copytree(checkpoint, directory)
-    save_checkpoint(loaded.model, directory)
-    return directory
+    finetune(config(checkpoint, data, tmp_path / "as it is", epochs=0.1))
+    assert rates(tmp_path / "as it is") == rates(checkpoint)
+    for start in ("checkpoint", "random"):
+        run = tmp_path / start
+        finetune(config(checkpoint, data, run, epochs=0.1, dropout=0.3, initialise=start))
+        assert rates(run) == (0.3, 0.3)
+    with pytest.raises(UserError, match=r"hidden dropout is 1.5; choose a rate from 0 to 0.99"):
+        finetune(config(checkpoint, data, tmp_path / "no", dropout=1.5))
 
 
 def test_random_initialisation_keeps_nothing_of_the_checkpoint(checkpoint, data, tmp_path):

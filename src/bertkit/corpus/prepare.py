@@ -2,7 +2,7 @@
 
 The documents are read twice. The first reading only hashes them: it finds every mistake in the
 input before hours of work, and decides which documents are held out (holdout.py). The second one
-streams them to worker processes (workers.py) and writes what comes back, in order (write.py).
+streams them to worker processes (bertkit.workers) and writes what comes back, in order (write.py).
 
 A shard is a fixed run of documents, by bytes of text in the order of paths, and a document's
 tokens depend on nothing else. So the bytes are the same for any number of workers.
@@ -11,7 +11,6 @@ tokens depend on nothing else. So the bytes are the same for any number of worke
 from __future__ import annotations
 
 import json
-import os
 import signal
 import threading
 import time
@@ -20,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,7 +29,7 @@ import numpy as np
 import bertkit
 from bertkit import config as configuration
 from bertkit.corpus.config import PrepareConfig
-from bertkit.corpus.encode import Encoded, Item
+from bertkit.corpus.encode import Encoded, Item, encode
 from bertkit.corpus.format import FORMAT, MANIFEST, VERSION, token_type, vocabulary_digest
 from bertkit.corpus.holdout import (
     Holdout,
@@ -39,13 +39,13 @@ from bertkit.corpus.holdout import (
     source_name,
     split_key,
 )
-from bertkit.corpus.workers import encode_chunks
 from bertkit.corpus.write import ShardWriter
 from bertkit.errors import Interrupted, UserError
 from bertkit.files import sha256, writing
 from bertkit.progress import Progress, say
 from bertkit.text.documents import Document, read_documents
 from bertkit.text.tokenizer import Tokenizer
+from bertkit.workers import parallel_map, processors
 
 CHUNK_BYTES = 1 << 18
 """Text that a worker gets at once (one document more than fits)."""
@@ -275,7 +275,8 @@ class _Chunk:
 def _write_shards(
     config: PrepareConfig, tokenizer: Tokenizer, scan: Scan, holdout: Holdout, folder: Path
 ) -> Written:
-    workers = min(config.workers or _processors(), -(-scan.bytes // CHUNK_BYTES))
+    workers = min(config.workers or processors(), -(-scan.bytes // CHUNK_BYTES))
+    work = partial(encode, tokenizer=tokenizer, sentences=config.sentences)
     pending: list[_Chunk] = []  # sent to the workers and not yet back, oldest first
 
     def texts() -> Iterator[list[Item]]:
@@ -286,7 +287,7 @@ def _write_shards(
     written = Written()
     with (
         Progress("tokenizing", len(scan.keys), "documents", config.quiet) as progress,
-        closing(encode_chunks(texts(), tokenizer, config.sentences, workers)) as results,
+        closing(parallel_map(work, texts(), workers)) as results,
     ):
         shard = ShardWriter(folder, 0)
         try:
@@ -385,12 +386,6 @@ def _write_manifest(
     (folder / MANIFEST).write_text(
         json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
     )
-
-
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @contextmanager

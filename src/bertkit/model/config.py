@@ -106,5 +106,10 @@ def model_config(name: str, vocab_size: int, **changes: object) -> ModelConfig:
     return replace(config, **changes)  # type: ignore[arg-type]
 
 
+def dropout_rates(rate: float) -> dict[str, float]:
+    """The fields that set dropout to one rate at every site, as changes to a configuration."""
+    return {"hidden_dropout": rate, "attention_dropout": rate}
+
+
 def _words(field: str) -> str:
     return field.replace("_", " ")

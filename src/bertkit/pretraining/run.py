@@ -20,7 +20,7 @@ from bertkit.errors import UserError
 from bertkit.files import writing, writing_into
 from bertkit.formats.huggingface import save_checkpoint
 from bertkit.model.bert import PretrainingModel
-from bertkit.model.config import ModelConfig, model_config
+from bertkit.model.config import ModelConfig, dropout_rates, model_config
 from bertkit.pretraining.batches import PretrainingSource, SpecialIds, to_batch
 from bertkit.pretraining.config import PretrainConfig
 from bertkit.pretraining.masking import MaskOptions, default_max_predictions
@@ -190,8 +190,7 @@ def _model_config(config: PretrainConfig, tokenizer: Tokenizer) -> ModelConfig:
     return model_config(
         config.model,
         len(tokenizer),
-        hidden_dropout=config.dropout,
-        attention_dropout=config.dropout,
+        **dropout_rates(config.dropout),
         position_init=config.position_init,
         initializer_range=config.initializer_range,
         max_positions=config.max_positions or max(512, config.sequence_length),

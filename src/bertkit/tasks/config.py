@@ -42,6 +42,9 @@ class FinetuneConfig:
     learning_rate: float = option(5e-5, help="peak learning rate")
     warmup: float = option(0.1, help="share of the steps in which the learning rate rises")
     weight_decay: float = option(0.01, help="decoupled weight decay")
+    dropout: float | None = option(
+        None, help="at every site of the paper, attention included (default: as in the checkpoint)"
+    )
     sequence_length: int = option(128, help="tokens of the longest sequence, specials included")
     dev_share: float = option(
         0.1, help="share of the training examples held out as dev set where none is given"

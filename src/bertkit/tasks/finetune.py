@@ -10,7 +10,7 @@
 
 Everything in the model is trained, at the reference release's settings: Adam with decay, linear
 warm-up over 10 % of int(examples * epochs / batch size) steps, linear decay, dropout as in the
-checkpoint.
+checkpoint unless another rate is given.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from torch.nn import functional as F
 from bertkit.errors import UserError
 from bertkit.files import sha256, writing, writing_into
 from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
+from bertkit.model.config import dropout_rates
 from bertkit.progress import say
 from bertkit.tasks.answers import Evaluation, check_sequence_length, evaluate_model, listed
 from bertkit.tasks.batches import TrainingSource
@@ -116,7 +117,8 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     tokenizer = Tokenizer.load(config.checkpoint)
     data = read_data(config, task)
     seed_initial_weights(config.seed)
-    loaded = load_checkpoint(config.checkpoint, head=task.head, labels=data.labels)
+    rates = {} if config.dropout is None else dropout_rates(config.dropout)
+    loaded = load_checkpoint(config.checkpoint, head=task.head, labels=data.labels, **rates)
     model = loaded.model
     check_sequence_length(config.sequence_length, model)
     if any(name.startswith("bert.pooler.") for name in loaded.missing):

@@ -1,4 +1,4 @@
-"""Worker processes that encode chunks of documents, with the results in the order of the chunks.
+"""Worker processes that do the same with each of many items, results in the order of the items.
 
 Each worker is a fresh Python that talks over its own pipes. So nothing is forked beside running
 threads, a caller's script needs no `if __name__ == "__main__"`, Ctrl-C reaches only the caller,
@@ -14,49 +14,71 @@ import subprocess
 import sys
 import traceback
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from bertkit.corpus.encode import Encoded, Item, encode
 from bertkit.errors import UserError
-from bertkit.text.tokenizer import Tokenizer
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _START = (
     "import sys; sys.path[:] = sys.argv[1:]; "
-    "from bertkit.corpus.workers import serve; raise SystemExit(serve())"
+    "from bertkit.workers import serve; raise SystemExit(serve())"
 )
 
 
-def encode_chunks(
-    chunks: Iterable[list[Item]], tokenizer: Tokenizer, sentences: str, workers: int
-) -> Generator[dict[str, Encoded], None, None]:
-    """The chunks, encoded, one for one and in order, by `workers` processes.
+@dataclass
+class _Failure:
+    """What a worker sends instead of a result: the user's mistake, or the traceback of ours."""
 
-    One worker is this process itself. At most two chunks for each worker are in memory.
+    message: str
+    is_mistake: bool
+
+
+def parallel_map(
+    work: Callable[[Item], Result], items: Iterable[Item], workers: int
+) -> Generator[Result, None, None]:
+    """`work(item)` for each item, in order, by `workers` processes.
+
+    One worker is this process itself. At most two items for each worker are in memory. Close the
+    generator to end the workers early.
+
+    Args:
+        work: something that can be pickled: a function of an importable module, a `partial` of
+            one, or an object with `__call__`. Each worker gets it once.
+        items: anything that can be pickled; read no further ahead than needed.
+        workers: number of processes, at least 1.
+
+    Raises:
+        UserError: `work` raised one, or a worker ended early.
+        RuntimeError: `work` raised something else; with its traceback.
     """
     if workers == 1:
-        for chunk in chunks:
-            yield encode(chunk, tokenizer, sentences)
+        for item in items:
+            yield work(item)
         return
     idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
     started: list[_Worker] = []
 
-    def work(chunk: list[Item]) -> dict[str, Encoded]:
+    def run(item: Item) -> Result:
         worker = idle.get()
         try:
-            return worker.encode(chunk)
+            result: Result = worker.run(item)
+            return result
         finally:
             idle.put(worker)
 
-    pending: deque[Future[dict[str, Encoded]]] = deque()
-    threads = ThreadPoolExecutor(workers, thread_name_prefix="encode")
+    pending: deque[Future[Result]] = deque()
+    threads = ThreadPoolExecutor(workers, thread_name_prefix="worker")
     try:
         for _ in range(workers):
-            started.append(_Worker(tokenizer, sentences))
+            started.append(_Worker(work))
             idle.put(started[-1])
-        for chunk in chunks:
-            pending.append(threads.submit(work, chunk))
+        for item in items:
+            pending.append(threads.submit(run, item))
             if len(pending) >= 2 * workers:
                 yield pending.popleft().result()
         while pending:
@@ -67,11 +89,18 @@ def encode_chunks(
         threads.shutdown(cancel_futures=True)
 
 
+def processors() -> int:
+    """Processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class _Worker:
     """One process, as its caller sees it."""
 
-    def __init__(self, tokenizer: Tokenizer, sentences: str) -> None:
-        self.greeting: tuple[Tokenizer, str] | None = (tokenizer, sentences)
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self.greeting: Callable[[Any], Any] | None = work
         single = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
         self.process = subprocess.Popen(
             [sys.executable, "-c", _START, *sys.path],
@@ -81,20 +110,21 @@ class _Worker:
             process_group=0,  # Ctrl-C is for the caller
         )
 
-    def encode(self, chunk: list[Item]) -> dict[str, Encoded]:
+    def run(self, item: object) -> Any:
         assert self.process.stdout is not None
         if self.greeting is not None:  # not earlier: it would wait until Python has started
             self._send(self.greeting)
             self.greeting = None
-        self._send(chunk)
+        self._send(item)
         try:
             result: Any = pickle.load(self.process.stdout)
         except (EOFError, pickle.UnpicklingError) as error:
             raise _ended(self.process) from error
-        if isinstance(result, str):
-            raise RuntimeError(f"a worker process failed:\n{result}")
-        encoded: dict[str, Encoded] = result
-        return encoded
+        if isinstance(result, _Failure):
+            if result.is_mistake:
+                raise UserError(result.message)
+            raise RuntimeError(f"a worker process failed:\n{result.message}")
+        return result
 
     def _send(self, message: object) -> None:
         assert self.process.stdin is not None
@@ -119,18 +149,20 @@ def _ended(process: subprocess.Popen[bytes]) -> UserError:
 
 
 def serve() -> int:
-    """The worker's side: reads chunks from standard input until it closes."""
+    """The worker's side: reads items from standard input until it closes."""
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever else prints must not get between the results
     try:
-        tokenizer, sentences = pickle.load(source)
+        work = pickle.load(source)
         while True:
-            chunk = pickle.load(source)
-            result: dict[str, Encoded] | str
+            item = pickle.load(source)
+            result: Any
             try:
-                result = encode(chunk, tokenizer, sentences)
+                result = work(item)
+            except UserError as error:
+                result = _Failure(str(error), is_mistake=True)
             except Exception:
-                result = traceback.format_exc()
+                result = _Failure(traceback.format_exc(), is_mistake=False)
             pickle.dump(result, sink, protocol=pickle.HIGHEST_PROTOCOL)
             sink.flush()
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
