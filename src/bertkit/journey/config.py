@@ -33,7 +33,7 @@ class QuickstartConfig:
     )
     language: Literal["zh", "en"] = option("zh", help="zh: Chinese, or en: English")
     minutes: float = option(
-        14.0, help="how long it may take; what the tasks do not need goes into pre-training"
+        13.0, help="how long it may take; what the tasks do not need goes into pre-training"
     )
     few: int = option(200, help="labelled examples of the task with few labels")
     many: int = option(800, help="labelled examples of the task with many labels")

@@ -58,10 +58,10 @@ from bertkit.training.claim import claim
 PRETRAINING_SHARE = 0.5
 """Of the minutes, at least this much is pre-training ..."""
 
-TUNING_MINUTES = 7.0
+TUNING_MINUTES = 5.5
 """... and all that is left beyond what the comparison takes on two cores."""
 
-FULL_MINUTES = 14.0
+FULL_MINUTES = 13.0
 """With fewer minutes the task with many labels and the test sets shrink in proportion."""
 
 T = TypeVar("T")
@@ -163,6 +163,7 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
                 seeds=config.seeds,
                 tuning=recipe.tuning,
                 grid=recipe.grid,
+                dropout=recipe.tuning_dropout,
                 test=round(scale * config.test),
                 workers=config.workers,
                 quiet=config.quiet,
@@ -222,9 +223,9 @@ def _write_data(config: QuickstartConfig, recipe: Recipe, folder: Path) -> tuple
         chinese = write_chinese(folder, config.seed, recipe.review_share)
         tasks = [
             TaskData("reviews", "Sentiment of reviews", "classification", chinese.reviews,
-                     recipe.task_length["reviews"], "reviews"),
+                     recipe.task_length, "reviews"),
             TaskData("names", "Persons, places, organizations", "tagging", chinese.entities,
-                     recipe.task_length["names"], "sentences"),
+                     recipe.task_length, "sentences"),
         ]  # fmt: skip
         characters = chinese.characters
     else:
@@ -233,7 +234,7 @@ def _write_data(config: QuickstartConfig, recipe: Recipe, folder: Path) -> tuple
         if english.reviews is not None:
             tasks = [
                 TaskData("reviews", "Sentiment of reviews", "classification", english.reviews,
-                         recipe.task_length["reviews"], "sentences")
+                         recipe.task_length, "sentences")
             ]  # fmt: skip
         characters = english.characters
     facts = [(f"Characters, {name}", f"{count:,}") for name, count in characters.items()]

@@ -29,7 +29,9 @@ class Recipe:
         tuning: of the pre-trained model, by task: with few labels and with many.
         grid: of the random start, which gets the best of these on the dev set; for few labels
             and for many.
-        task_length: tokens of the longest sequence in fine-tuning, by task.
+        tuning_dropout: in fine-tuning, from either start; pre-training has its own.
+        task_length: tokens of the longest sequence in fine-tuning; a longer sentence is tagged in
+            windows.
     """
 
     vocab_size: int
@@ -47,7 +49,8 @@ class Recipe:
     review_share: float | None
     tuning: dict[str, tuple[Tuning, Tuning]]
     grid: tuple[tuple[Tuning, ...], tuple[Tuning, ...]]
-    task_length: dict[str, int]
+    tuning_dropout: float
+    task_length: int
 
 
 RATES = (5e-4, 1e-3, 2e-3)
@@ -71,11 +74,12 @@ CHINESE = Recipe(
     initializer_range=0.04,
     review_share=0.6,
     tuning={
-        "reviews": (Tuning(2e-4, 20), Tuning(2e-4, 6)),
+        "reviews": (Tuning(1e-3, 10), Tuning(1e-3, 6)),
         "names": (Tuning(1e-3, 20), Tuning(1e-3, 6)),
     },
     grid=GRID,
-    task_length={"reviews": 64, "names": 128},
+    tuning_dropout=0.1,
+    task_length=64,
 )
 
 ENGLISH = replace(CHINESE, vocab_size=4000)

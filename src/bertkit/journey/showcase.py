@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bertkit.inference.fill import fill_masks
 from bertkit.inference.load import load
@@ -15,6 +15,8 @@ from bertkit.tasks.metrics import chunks
 from bertkit.tasks.readers import require_file
 from bertkit.tasks.registry import get_task
 from bertkit.tasks.task import Columns
+
+R = TypeVar("R", LabelledResult, TaggedResult)
 
 ERRORS = 6
 """Mistakes to show for each task."""
@@ -56,10 +58,7 @@ def labelled_results(
         )
         for example, prediction in zip(examples, predictions, strict=True)
     ]
-    shown = [result for result in results if result.text in glosses]
-    wrong = [r for r in results if r.guess != r.answer and r.text not in glosses]
-    wrong.sort(key=lambda result: -result.probability)
-    return shown, wrong[:ERRORS]
+    return _shown_and_wrong(results, glosses, lambda result: result.probability)
 
 
 def tagged_results(
@@ -77,10 +76,18 @@ def tagged_results(
         )
         for example, prediction in zip(examples, predictions, strict=True)
     ]
+    return _shown_and_wrong(
+        results, glosses, lambda result: len(set(result.guess) ^ set(result.answer))
+    )
+
+
+def _shown_and_wrong(
+    results: Sequence[R], glosses: Mapping[str, str], weight: Callable[[R], float]
+) -> tuple[list[R], list[R]]:
+    """The results that have a gloss, and of the others the heaviest mistakes."""
     shown = [result for result in results if result.text in glosses]
     wrong = [r for r in results if r.guess != r.answer and r.text not in glosses]
-    wrong.sort(key=lambda result: -len(set(result.guess) ^ set(result.answer)))
-    return shown, wrong[:ERRORS]
+    return shown, sorted(wrong, key=weight, reverse=True)[:ERRORS]
 
 
 def _answers(
