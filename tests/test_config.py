@@ -143,7 +143,7 @@ def test_a_long_wrong_value_is_shown_short() -> None:
     ("text", "message"),
     [
         ("stepz: 3", "unknown option 'stepz' in .*; did you mean 'steps'"),
-        ("zzz: 3", "unknown option 'zzz' in .*; known are inputs, output"),
+        ("zzz: 3", "unknown option 'zzz' in .*; --help lists"),
         ("steps: many", "'steps' in .* must be a whole number, not 'many'"),
         ("output: 2024", "'output' in .* must be text, not 2024; put it in quotes"),
         ("a: [1", r"is not valid YAML in line \d+"),

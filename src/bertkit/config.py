@@ -131,7 +131,7 @@ def check_names(names: Iterable[str], config_class: type, where: str) -> None:
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+            hint = f"did you mean '{near[0]}'?" if near else "--help lists the known ones"
             raise UserError(f"unknown option '{name}' in {where}; {hint}")
 
 

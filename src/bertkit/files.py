@@ -82,17 +82,20 @@ def disk_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         raise UserError(message) from error
 
 
+_FULL = re.compile(r"No space left on device|\d+ requested and \d+ written")
+
+
 def explain(error: Exception, path: str | os.PathLike[str]) -> str | None:
     """What to tell the user about a full disk, a missing permission or a wrong place.
 
-    None for any other error, such as one about an input. Libraries in Rust (tokenizers and
-    safetensors) and C++ report a full disk with errors of their own kind, so the text counts too.
+    None for any other error, such as one about an input. NumPy and libraries in Rust (tokenizers
+    and safetensors) and C++ report a full disk in their own ways, so the text counts too.
     """
     code = error.errno if isinstance(error, OSError) and _concerns(error, path) else None
     if in_rust := re.search(r"\(os error (\d+)\)", str(error)):
         code = int(in_rust[1])
     path = _final(Path(path))
-    if code in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(error):
+    if code in (errno.ENOSPC, errno.EDQUOT) or _FULL.search(str(error)):
         return f"the disk is full while writing {path}; free some space"
     if code == errno.EFBIG:
         return f"{path} grew over the largest size allowed for a file here; raise that limit"

@@ -109,13 +109,14 @@ def test_files_hold_the_same_vectors_in_every_format(checkpoint, model, tmp_path
     assert [line["tokens"] for line in lines] == [one.tokens for one in tokens]
 
 
-def test_no_texts_make_an_empty_table(checkpoint, tmp_path):
+def test_an_empty_file_is_refused(checkpoint, tmp_path):
     (tmp_path / "in.txt").write_bytes(b"")
     config = EmbedConfig(
         str(checkpoint), str(tmp_path / "in.txt"), str(tmp_path / "a.npy"), quiet=True
     )
-    assert embed(config).texts == 0
-    assert np.load(tmp_path / "a.npy").shape == (0, 32)
+    with pytest.raises(UserError, match=r"in.txt is empty"):
+        embed(config)
+    assert not (tmp_path / "a.npy").exists()
 
 
 def test_a_text_that_is_cut_is_counted(checkpoint, tmp_path, capsys):

@@ -233,15 +233,6 @@ def test_texts_that_are_cut_are_counted_and_taggers_cut_none(classifier, tagger,
         assert ("1 of 2 texts were cut to 64 tokens" in capsys.readouterr().err) == bool(cut)
 
 
-def test_an_empty_file_has_no_answers(classifier, tmp_path):
-    (tmp_path / "in.txt").write_bytes(b"")
-    config = PredictConfig(
-        str(classifier), str(tmp_path / "in.txt"), str(tmp_path / "out.jsonl"), quiet=True
-    )
-    assert predict(config).inputs == 0
-    assert (tmp_path / "out.jsonl").read_bytes() == b""
-
-
 @pytest.mark.parametrize(
     ("name", "content", "changes", "message"),
     [
@@ -250,6 +241,9 @@ def test_an_empty_file_has_no_answers(classifier, tmp_path):
         ("in.csv", b"a,b\n1,2\n", {}, "no column 'text' .there are: a, b"),
         ("in.jsonl", b"{oops\n", {}, "line 1: not JSON"),
         ("in.txt", b"ok\n", {"sequence_length": 65}, "beyond the model's 64 positions"),
+        ("in.txt", b"", {}, "in.txt is empty"),
+        ("in.csv", b"text\n", {}, "in.csv is empty"),
+        ("in.jsonl", b"\n\n", {}, "in.jsonl is empty"),
         (None, b"", {}, "No such file"),
     ],
 )

@@ -7,14 +7,14 @@ JSONL and CSV blank lines are no rows, and an empty text in a row gets an answer
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from bertkit.errors import UserError
 from bertkit.files import writing
-from bertkit.tasks.rows import TABLE_SUFFIXES, column, read_lines, read_rows
+from bertkit.tasks.rows import TABLE_SUFFIXES, Row, column, read_lines, read_rows
 from bertkit.tasks.tables import json_line
 
 STANDARD = "-"
@@ -35,7 +35,7 @@ def read_inputs(
         option: what the message calls the option that names the column.
 
     Raises:
-        UserError: no such file, broken UTF-8, a broken row, a missing column.
+        UserError: no such file, nothing in it, broken UTF-8, a broken row, a missing column.
     """
     path, stream = Path(source), None
     if source == STANDARD:
@@ -48,11 +48,22 @@ def read_inputs(
                 f"{path} is plain text and has no columns; leave {option} out, or give a .jsonl, "
                 ".csv or .tsv file"
             )
-        for _, line in read_lines(path, stream):
-            yield line
-        return
-    for row in read_rows(path, stream):
-        first = column(row, text or "text", option)
+        texts: Iterator[TextInput] = (line for _, line in read_lines(path, stream))
+    else:
+        texts = _from_rows(read_rows(path, stream), text or "text", pair, option)
+    empty = True
+    for one in texts:
+        empty = False
+        yield one
+    if empty:
+        raise UserError(f"{path} is empty; give it a text on each line, or rows with texts")
+
+
+def _from_rows(
+    rows: Iterable[Row], text: str, pair: str | None, option: str
+) -> Iterator[TextInput]:
+    for row in rows:
+        first = column(row, text, option)
         yield (first, column(row, pair, "--pair")) if pair else first
 
 
