@@ -27,7 +27,15 @@ from typing import Any
 from bertkit.errors import UserError
 from bertkit.files import writing
 from bertkit.text.characters import SPLITTING_CONTROLS
-from bertkit.text.wordpiece import CHUNK, WORD_LIMIT, WordPieces, aligned_words, chunks, words
+from bertkit.text.wordpiece import (
+    CHUNK,
+    WORD_LIMIT,
+    WordPieces,
+    aligned_words,
+    chunks,
+    unchanged_words,
+    words,
+)
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -97,8 +105,17 @@ class _OffsetCache(dict[str, tuple[tuple[int, ...], ...]]):
         self.pieces, self.lower_case = pieces, lower_case
 
     def __missing__(self, chunk: str) -> tuple[tuple[int, ...], ...]:
-        ids, starts, ends = [], [], []
-        for word in aligned_words(chunk, self.lower_case):
+        ids: list[int] = []
+        starts: list[int] = []
+        ends: list[int] = []
+        plain, place = unchanged_words(chunk, self.lower_case), 0
+        for text in plain or ():
+            for number, first, last in self.pieces.split(text):
+                ids.append(number)
+                starts.append(place + first)
+                ends.append(place + last)
+            place += len(text)
+        for word in [] if plain is not None else aligned_words(chunk, self.lower_case):
             for number, first, last in self.pieces.split(word.text):
                 ids.append(number)
                 # Not starts[first] and ends[last - 1]: canonical order can swap marks.
