@@ -210,6 +210,9 @@ class WordPieces:
 
     def ids(self, word: str) -> list[int]:
         """The ids of a word's pieces; `[unknown]` when they don't cover it."""
+        whole = self._starts.get(word)
+        if whole is not None and len(word) <= self.word_limit:
+            return [whole]
         return [number for number, _, _ in self.split(word)]
 
     def split(self, word: str) -> list[tuple[int, int, int]]:
