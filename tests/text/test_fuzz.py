@@ -7,14 +7,13 @@ Skipped without `hypothesis`. The plain rules ask Python for Unicode, so code po
 from __future__ import annotations
 
 import sys
-import unicodedata
 
 import pytest
 
 from bertkit.text.tokenizer import SPECIAL_TOKENS, Tokenizer
-from bertkit.text.unicode_tables import category, combining_class, decompose, lower
+from bertkit.text.unicode_tables import category, combining_class, decompose
 from bertkit.text.wordpiece import words
-from tests.text.plain_tokenizer import HARD_PARTS, plain_tokenize
+from tests.text.plain_tokenizer import HARD_PARTS, as_in_unicode_14, plain_tokenize
 
 hypothesis = pytest.importorskip("hypothesis")
 st = hypothesis.strategies
@@ -35,21 +34,6 @@ TOKENIZERS = {
     for lower_case in (True, False)
     for limit in (200, 100)
 }
-
-
-def as_in_unicode_14(char: str) -> bool:
-    """Whether this Python has the character as Unicode 14.0 had it."""
-    if unicodedata.unidata_version == "14.0.0":
-        return True
-    kind = unicodedata.category(char)
-    if kind not in ("Cc", "Cf", "Zs", "Mn", "Cs"):
-        kind = "P" if kind[0] == "P" else ""
-    return (
-        kind == category(char)
-        and unicodedata.combining(char) == combining_class(char)
-        and unicodedata.normalize("NFD", char) == decompose(char)
-        and char.lower() == lower(char)
-    )
 
 
 any_character = st.one_of(

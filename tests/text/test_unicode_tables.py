@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import runpy
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bertkit.text import unicode_tables
+from bertkit.text.wordpiece import words
 
 ALL = [chr(code) for code in range(sys.maxunicode + 1)]
 MAKE = Path(__file__).parents[2] / "tools" / "make_unicode_tables.py"
@@ -79,3 +81,16 @@ def test_what_unicode_14_had_not_assigned_is_a_letter_under_every_python(
     assert unicode_tables.lower(f"A{char}") == f"a{char}"
     assert unicode_tables.decompose(char) == char
     assert unicode_tables.combining_class(char) == 0
+
+
+@pytest.mark.slow
+def test_words_with_every_code_point_are_the_same_under_every_python() -> None:
+    """The digest is Python 3.11's, which agrees with the plain rules; 3.12 and 3.13 make it too."""
+    digest = hashlib.sha256()
+    for lower_case in (True, False):
+        for char in ALL:
+            found = words(f"A{char}\u0301Σ{char}b", lower_case)
+            digest.update("\n".join(found).encode("utf-8", "surrogatepass") + b"\0")
+    assert digest.hexdigest() == (
+        "761bd1afaeb8259c7195f252dad2162298351e88729c55378878bd4fe67b63a9"
+    )
