@@ -161,9 +161,9 @@ def table(options: argparse.Namespace, rounds: list[tuple[dict[str, Any], dict[s
             f"{ratio:8.2f}  ({min(ratios):.2f} to {max(ratios):.2f}){least:6.1f}"
         )
     head = (
-        f"{'':20}{'bertkit':^20}{'tokenizers':^22}\n"
+        f"{'':20}{'bertkit':>20}{'tokenizers':>22}\n"
         f"{'':20}{'MB/s':>8}{'tokens/s':>12}{'MB/s':>10}{'tokens/s':>12}{'ratio':>8}"
-        f"{'(rounds)':>17}{'least':>7}"
+        f"{'(rounds)':>16}{'least':>6}"
     )
     line = {"megabytes": round(megabytes, 1), "machine": platform.processor() or "unknown"}
     return "\n".join([head, *rows]) + "\n" + json.dumps(line | {"results": figures})
