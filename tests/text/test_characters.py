@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import sys
-import unicodedata
 
 import pytest
 
 from bertkit.text import characters
+from bertkit.text.unicode_tables import category, combining_class, decompose, lower
 
 ALL = [chr(code) for code in range(sys.maxunicode + 1)]
 
 
 def test_separators_are_all_that_the_reference_splits_on_after_dropping_controls() -> None:
     expected = {
-        char
-        for char in ALL
-        if (char.isspace() and unicodedata.category(char) != "Cc") or char in "\t\n\r"
+        char for char in ALL if (char.isspace() and category(char) != "Cc") or char in "\t\n\r"
     }
     assert set(characters.SEPARATORS) == expected
     assert {char for char in ALL if characters.is_whitespace(char)} == expected - {
@@ -28,6 +26,12 @@ def test_separators_are_all_that_the_reference_splits_on_after_dropping_controls
 def test_splitting_controls_are_all_controls_that_python_takes_for_space() -> None:
     expected = {char for char in ALL if char.isspace() and characters.is_dropped(char)}
     assert set(characters.SPLITTING_CONTROLS) == expected
+
+
+def test_reordered_are_all_with_a_mark_that_is_moved_and_kept() -> None:
+    moved = {char for char in ALL if combining_class(char) and not characters.is_accent(char)}
+    expected = {char for char in ALL if not moved.isdisjoint(decompose(lower(char)))}
+    assert set(characters.REORDERED) == expected
 
 
 def test_controls_are_cc_and_cf_but_not_unassigned_or_private() -> None:
@@ -90,3 +94,9 @@ def test_the_tables_say_what_the_functions_say() -> None:
         assert cased[code] == punctuation
         accent = None if characters.is_accent(char) else punctuation
         assert lower[code] == accent
+
+
+def test_the_table_of_words_has_all_rules_in_one() -> None:
+    assert "Éa,中\u200b\u3000b".translate(characters.WORDS_LOWER) == "ea ,  中  b"
+    assert "Éa,中\u200b\u3000b".translate(characters.WORDS_CASED) == "Éa ,  中  b"
+    assert "\u037e\uf900\u0301각".translate(characters.WORDS_LOWER) == " ;  豈 \u1100\u1161\u11a8"

@@ -264,6 +264,42 @@ def test_the_word_limit_is_kept(tmp_path: Path) -> None:
     assert Tokenizer.load(tmp_path).tokenize("a" * 101) == ["[UNK]"]
 
 
+@pytest.mark.parametrize("stored", [True, False])
+def test_special_tokens_in_text_are_kept_as_a_setting(tmp_path: Path, stored: bool) -> None:
+    Tokenizer(ENTRIES, True, special_tokens=stored).save(tmp_path)
+    tokenizer = pickle.loads(pickle.dumps(Tokenizer.load(tmp_path)))
+    whole, words_ = ["[MASK]"], ["[", "mask", "]"]
+    assert tokenizer.tokenize("[MASK]") == (whole if stored else words_)
+    assert tokenizer.pieces("[MASK]").ends == ([6] if stored else [1, 5, 6])
+    assert tokenizer.encode("[MASK]").tokens[1:-1] == (whole if stored else words_)
+    assert tokenizer.tokenize("[MASK]", special_tokens=True) == whole
+    assert tokenizer.tokenize("[MASK]", special_tokens=False) == words_
+
+
+def test_an_option_given_replaces_the_stored_one(tmp_path: Path) -> None:
+    Tokenizer(ENTRIES, True).save(tmp_path)
+    for path in (tmp_path, tmp_path / "vocab.txt"):
+        other = Tokenizer.load(path, lower_case=True, word_limit=100, special_tokens=True)
+        assert (other.word_limit, other.special_tokens) == (100, True)
+        same = Tokenizer.load(path, lower_case=True)
+        assert (same.word_limit, same.special_tokens) == (200, False)
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_word_limit_below_one_is_an_error(limit: int) -> None:
+    with pytest.raises(UserError, match="word limit"):
+        Tokenizer(ENTRIES, True, word_limit=limit)
+
+
+def test_a_stored_word_limit_that_is_no_number_is_an_error(tmp_path: Path) -> None:
+    small().save(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(
+        '{"do_lower_case": true, "max_input_chars_per_word": "many"}'
+    )
+    with pytest.raises(UserError, match="max_input_chars_per_word='many'"):
+        Tokenizer.load(tmp_path)
+
+
 def test_a_tokenizer_can_be_sent_to_another_process() -> None:
     tokenizer = small(lower_case=False)
     tokenizer.token_ids("THE play")

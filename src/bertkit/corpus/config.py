@@ -20,6 +20,16 @@ class PrepareConfig:
     lower_case: bool | None = option(
         None, help="for a bare vocab.txt: whether it is lower-cased (uncased)"
     )
+    word_limit: int | None = option(
+        None,
+        help="longest word in characters that is not [UNK] at once; default: as stored with the "
+        "vocabulary, else 200 (the release; 100 in its first version)",
+    )
+    special_tokens: bool | None = option(
+        None,
+        help="take [MASK], [SEP] and the like in the text for the tokens; default: as stored with "
+        "the vocabulary, else no (they are text)",
+    )
     documents: Literal["auto", "file", "blank-line", "line"] = option(
         "auto",
         help="what a document is in plain text; auto: a file, or in a single file what stands "

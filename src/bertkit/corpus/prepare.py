@@ -128,7 +128,9 @@ def prepare(config: PrepareConfig) -> PrepareResult:
     """
     started = time.monotonic()
     _check(config)
-    tokenizer = Tokenizer.load(config.vocab, config.lower_case)
+    tokenizer = Tokenizer.load(
+        config.vocab, config.lower_case, config.word_limit, config.special_tokens
+    )
     with _sigterm_interrupts(), writing(config.output) as folder:
         (folder / "shards").mkdir(parents=True)  # first, for a missing permission shows here
         scan = _scan(config)
@@ -368,6 +370,7 @@ def _write_manifest(
             "sha256": vocabulary_digest(tokenizer.vocabulary),
             "lower_case": tokenizer.lower_case,
             "word_limit": tokenizer.word_limit,
+            "special_tokens": tokenizer.special_tokens,
         },
         "token_type": token_type(len(tokenizer)).str,
         "sentences": config.sentences,

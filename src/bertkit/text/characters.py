@@ -6,15 +6,14 @@ are those of the reference release's `tokenization.py` (`_is_whitespace`, `_is_c
 only.
 
 Choices worth knowing:
-- Everything that depends on a version of Unicode is asked for here and nowhere else: `category`,
-  `combining_class`, `decompose` and `lower`. Other rooms of the package never import `unicodedata`.
-- The tables at the end give the same classes to `str.translate`, which runs at the speed of C;
-  they fill themselves, a character at a time, as characters are met.
+- Everything that depends on a version of Unicode comes from `unicode_tables.py`, which has 14.0.
+- The tables at the end give the rules to `str.translate`, which runs at the speed of C; they fill
+  themselves, a character at a time, as characters are met.
 """
 
 from __future__ import annotations
 
-import unicodedata
+from bertkit.text.unicode_tables import category, decompose, lower
 
 CJK_RANGES = (
     (0x4E00, 0x9FFF),
@@ -36,28 +35,16 @@ SEPARATORS = (
 """Every character that ends a word without being part of one: `is_whitespace`, and the line and
 paragraph separators U+2028 and U+2029, which the reference leaves for Python's `split`."""
 
+REORDERED = (
+    "\u1715\u1734\u1b44\u1baa\u1bf2\u1bf3\u302e\u302f\ua953\ua9c0\U000111c0\U00011235\U0001134d"
+    "\U000116b6\U0001193d\U00016ff0\U00016ff1\U0001d15e\U0001d15f\U0001d160\U0001d161\U0001d162"
+    "\U0001d163\U0001d164\U0001d165\U0001d166\U0001d16d\U0001d16e\U0001d16f\U0001d170\U0001d171"
+    "\U0001d172\U0001d1bb\U0001d1bc\U0001d1bd\U0001d1be\U0001d1bf\U0001d1c0"
+)
+"""Characters with a mark that decomposition can move and that isn't dropped with the accents."""
+
 SPLITTING_CONTROLS = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
 """Control characters, to be dropped, that Python's `str.split` would take for white space."""
-
-
-def category(char: str) -> str:
-    """The general category of Unicode, two letters."""
-    return unicodedata.category(char)
-
-
-def combining_class(char: str) -> int:
-    """The canonical combining class; 0 for a character that starts a new combining sequence."""
-    return unicodedata.combining(char)
-
-
-def decompose(text: str) -> str:
-    """Canonical decomposition (NFD): accents become characters of their own."""
-    return unicodedata.normalize("NFD", text)
-
-
-def lower(text: str) -> str:
-    """Lower case. Not character by character: a sigma at the end of a word has its own form."""
-    return text.lower()
 
 
 def is_whitespace(char: str) -> bool:
@@ -80,7 +67,7 @@ def is_punctuation(char: str) -> bool:
     code = ord(char)
     if code < 128:
         return 33 <= code <= 47 or 58 <= code <= 64 or 91 <= code <= 96 or 123 <= code <= 126
-    return category(char).startswith("P")
+    return category(char) == "P"
 
 
 def is_cjk(char: str) -> bool:
@@ -132,6 +119,47 @@ class SplitTable(dict[int, int | str | None]):
         return value
 
 
+class WordTable(dict[int, int | str | None]):
+    """For `str.translate`: all the rules from text to words in one pass, then `split`.
+
+    Cleaning, CJK spacing, lower-casing, decomposition, dropping accents and splitting punctuation
+    off, each applied to what the one before makes of the character. That is the whole of the rules
+    but for two cases that need to see the neighbours: a capital sigma and `REORDERED`.
+    """
+
+    def __init__(self, lower_case: bool) -> None:
+        super().__init__()
+        self.lower_case = lower_case
+
+    def __missing__(self, code: int) -> int | str | None:
+        made = chr(code).translate(CLEAN)
+        if self.lower_case:
+            made = decompose(lower(made))
+        made = made.translate(SPLIT_LOWER if self.lower_case else SPLIT_CASED)
+        value = self[code] = code if made == chr(code) else made or None
+        return value
+
+
+class SameLengthTable(dict[int, int | None]):
+    """For `str.translate`: drops all characters but those that make one character of a word.
+
+    So what keeps its length has words that are, character for character, where their text is.
+    """
+
+    def __init__(self, words: WordTable) -> None:
+        super().__init__()
+        self.words = words
+
+    def __missing__(self, code: int) -> int | None:
+        made = chr(code).translate(self.words).replace(" ", "")
+        value = self[code] = 0x31 if len(made) == 1 else None
+        return value
+
+
 CLEAN = CleanTable()
 SPLIT_CASED = SplitTable(strip_accents=False)
 SPLIT_LOWER = SplitTable(strip_accents=True)
+WORDS_CASED = WordTable(lower_case=False)
+WORDS_LOWER = WordTable(lower_case=True)
+SAME_LENGTH_CASED = SameLengthTable(WORDS_CASED)
+SAME_LENGTH_LOWER = SameLengthTable(WORDS_LOWER)

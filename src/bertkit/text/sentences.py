@@ -4,11 +4,15 @@ The paper takes documents apart into "sentences" only to have spans that follow 
 boundary too many or too few does little harm, but it must be the same on every machine and fast.
 So these are rules without a model, in time linear in the text:
 
-- A blank line ends a sentence; any other line break is a space, or nothing between two Chinese
-  characters (hard-wrapped text). In mode "line" every line that is not blank is a sentence.
-- 。！？；… end a sentence wherever they stand; closing quotes and brackets stay with it.
+- A blank line ends a sentence. Another line break is a space (nothing between two Chinese
+  characters) where lines are hard-wrapped, and ends a sentence where it was meant: behind a line
+  much shorter than its neighbours (a heading, an entry of a list), and in text that isn't wrapped.
+  In mode "line" every line that is not blank is a sentence.
+- 。！？… end a sentence wherever they stand; closing quotes and brackets stay with it. A semicolon
+  is inside a sentence, in Chinese too (GB/T 15834).
 - . ! ? … end a sentence before white space, unless what stands before (abbreviation, initial,
-  list number) or after (a lower-case word, a comma, a speech verb) says otherwise.
+  list number, a speaker in capitals) or after (a lower-case word, a comma) says otherwise.
+- A quotation and the words that say who spoke it are one sentence, in both languages.
 - A sentence of more than MAX_SENTENCE characters is cut: no sequence of BERT could hold it whole.
 """
 
@@ -26,19 +30,24 @@ MAX_SENTENCE = 2000
 
 # ---- characters ------------------------------------------------------------------------------
 
-_ALWAYS = "。！？；｡।॥؟۔"  # end a sentence whatever follows (Chinese, Japanese, Hindi, Arabic)
-_CLOSERS = "\"'”’»›』」)]}）】〕］｝》〉*_"
+# end a sentence whatever follows: Chinese and Japanese; Hindi; Arabic and Urdu; Armenian, Amharic,
+# Khmer, Burmese
+_ALWAYS = "。！？｡।॥؟۔։።។။"
+_CLOSERS = "\"'”’»›』」)]}）】〕］｝》〉*_¹²³⁰⁴⁵⁶⁷⁸⁹"
 _OPENERS = "\"'“‘«‹「『([{（【〔［｛《〈¿¡—–-*_"
 # no space is written between two of these: ideographs, kana, their punctuation, full-width forms
 _CJK = "\u2e80-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0002fa1f"
 
+_EMOJI = "\u2600-\u27bf\ufe0f\u200d\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff"
+
 _END = re.compile(
-    # marks, closers and footnote numbers, white space
-    rf"([.!?…{_ALWAYS}]+)([{re.escape(_CLOSERS)}]*(?:\[\d{{1,3}}\])*)(\s*)"
+    # marks; closers, footnote numbers and emoji; white space
+    rf"([.!?…{_ALWAYS}]+)([{re.escape(_CLOSERS)}]*(?:\[\d{{1,3}}\])*[{_EMOJI}]*)(\s*)"
 )
 _NEXT = re.compile(rf"[{re.escape(_OPENERS)}]*([^\W_]*)")
 _GOES_ON = frozenset(",，、：；;:。！？!?.…)]}）％%")  # no sentence begins with one of these
 _ALWAYS_IN, _QUOTES_IN = frozenset(_ALWAYS), frozenset("\"'”’»›』」")
+_QUOTES_OPEN = frozenset("“‘«‹「『")
 _CJK_CHARACTER = re.compile(rf"[{_CJK}]")
 _CLAUSE = re.compile(r"[，、：；,;:]")
 
@@ -48,20 +57,21 @@ _CLAUSE = re.compile(r"[，、：；,;:]")
 _NEVER_LAST = frozenset(
     """
     mr mrs ms messrs mme mlle dr drs prof rev hon capt cpt col gen lt sgt maj cmdr adm sen rep
-    gov pres supt insp fr mt e.g i.e eg ie cf viz vs v ca approx fig figs eq eqs sec chap ch
-    vol vols no nos p pp ed eds art op cit
+    gov pres supt insp fr mt sta ste e.g i.e eg ie cf viz vs v c ca approx esp excl incl p.s fig
+    figs eq eqs pl sec sect chap ch app vol vols no nos p pp ed eds art op cit
     """.split()  # noqa: SIM905
 )
-# Of those, the ones that only a number follows ("No. 5", but "He said no. Then he left.").
+# Of those, the ones that only a number follows ("No. 5", but "He said no. Then he left."), or a
+# letter that counts ("App. B").
 _ONLY_BEFORE_NUMBER = frozenset(
-    "no nos fig figs eq eqs sec ch vol vols p pp art".split()  # noqa: SIM905
+    "c no nos fig figs eq eqs pl sec sect ch app vol vols p pp art".split()  # noqa: SIM905
 )
 # May end a sentence: they do when a word follows that often opens one.
 _MAYBE_LAST = frozenset(
     """
     inc ltd co corp llc bros jr sr esq dept est univ assn ave blvd rd jan feb mar apr jun jul
-    aug sep sept oct nov dec mon tue tues wed thu thur thurs fri sat sun st ph.d al ft hrs min
-    oz lb lbs
+    aug sep sept oct nov dec mon tue tues wed thu thur thurs fri sat sun st ph.d al ft hr hrs
+    min mins mos oz lb lbs
     """.split()  # noqa: SIM905
 )
 # Of those, the ones that are an abbreviation only with a capital letter: "He sat. Peter stood."
@@ -77,19 +87,36 @@ _STARTERS = frozenset(
     will with without would yes yesterday yet you your
     """.split()  # noqa: SIM905
 )
+_TITLE = re.compile(r"(?:Mr|Mrs|Ms|Dr|Prof)\b")
+# Who said it, behind a quotation: a name or "I". "She said", with a capital, is a new sentence.
 _SPEECH = re.compile(
+    r"(?!(?:He|She|They|We|You|It)\b)"
     r"(?:(?:Mr|Mrs|Ms|Miss|Dr|Sir|Lady|Lord)\.? )?(?:[^\W\d_][\w’'-]* ){1,3}?"
     r"(?:said|says|asked|asks|cried|replied|answered|whispered|shouted|exclaimed|called|added|"
     r"muttered|murmured|returned|repeated|inquired|enquired|demanded|continued|began|thought|"
     r"screamed|yelled|laughed|sighed)\b"
 )
+# The same in Chinese: 她问。 那人拱手道， 赛后，赵刚哽咽着说。 but not 他知道。 nor what introduces
+# the next quotation: 孙权问：
+_CHINESE_SPEECH = re.compile(
+    r"[^。！？；…：“”「」『』\"\s]{0,20}?"
+    r"(?:(?<![小听聽据據传傳])[说說]|(?<![知街味难難频頻通])道|(?<![疑学學访訪])[问問]|[答喊叫嚷骂罵]|自[语語])"
+    r"(?:起[来來]|了一句|[我你他她]们?|着|著)?(?=[，。！？,]|$)"
+)
 _ACRONYM = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]")
 _ROMAN = re.compile(r"[IVXLC]+\b")
 _I = re.compile(r"I\b")
 _LIST_NUMBER = re.compile(r"(?:\d{1,3}|[ivxIVX]{1,5}|[A-Za-z])")
+_NUMBERED = re.compile(r"\d{1,2}[.)]\s+[^\W\d_]")  # "2. Remove the cover"
+_COUNTING = re.compile(r"[A-Z]\b")
+_SPEAKER = re.compile(r"[A-Z][A-Z'’-]{2,}")
 
 _BEFORE_WORD = re.compile(r"[—–/]")
 _WORD_REACH = 24  # how far back to look for the word before a full stop
+
+_WRAPPED = 160  # columns; text with longer lines than this is not hard-wrapped
+_SHORT = 0.75  # of the block's width: a line that ends before was not ended by the wrapping
+_UNFINISHED = frozenset(",，、;；:：-—–(（[“「『")  # a line that ends so goes on in the next
 
 
 def split_sentences(text: str, mode: str = "auto") -> list[str]:
@@ -111,27 +138,50 @@ def split_sentences(text: str, mode: str = "auto") -> list[str]:
         return sentences
     # in text without any capital letter a lower-case word tells nothing
     caseless = text == text.lower()
-    for paragraph in _paragraphs(text):
+    for paragraph in _paragraphs(text, caseless):
         for sentence in _split_paragraph(paragraph, caseless):
             _append(sentences, sentence)
     return sentences
 
 
-def _paragraphs(text: str) -> Iterator[str]:
-    """Blocks between blank lines, their lines joined."""
-    parts: list[str] = []
+def _paragraphs(text: str, caseless: bool) -> Iterator[str]:
+    """Blocks between blank lines, hard-wrapped lines joined."""
+    block: list[str] = []
     for line in text.splitlines():
         line = line.strip()
         if line:
-            if parts:
-                touching = _CJK_CHARACTER.match(line) and _CJK_CHARACTER.match(parts[-1][-1])
-                parts.append("" if touching else " ")
-            parts.append(line)
-        elif parts:
+            block.append(line)
+        elif block:
+            yield from _joined(block, caseless)
+            block = []
+    if block:
+        yield from _joined(block, caseless)
+
+
+def _joined(lines: list[str], caseless: bool) -> Iterator[str]:
+    """Joins the lines of a block, but where the break after a line was meant."""
+    if len(lines) == 1:
+        yield lines[0]
+        return
+    widths = [_width(line) for line in lines]
+    # the second longest of three: one long address in hard-wrapped text is no measure
+    full = sorted(widths)[-2 if len(lines) > 2 else -1]
+    parts = [lines[0]]
+    for before, width, line in zip(lines, widths, lines[1:], strict=False):
+        small = line[0].islower() and not caseless
+        meant = full > _WRAPPED or (width < _SHORT * full and not small)
+        if meant and before[-1] not in _UNFINISHED:
             yield "".join(parts)
-            parts = []
-    if parts:
-        yield "".join(parts)
+            parts = [line]
+            continue
+        touching = _CJK_CHARACTER.match(line) and _CJK_CHARACTER.match(before[-1])
+        parts += ("" if touching else " ", line)
+    yield "".join(parts)
+
+
+def _width(line: str) -> int:
+    """Columns that a line takes: two for a Chinese character."""
+    return len(line) if line.isascii() else len(line) + len(_CJK_CHARACTER.findall(line))
 
 
 def _split_paragraph(text: str, caseless: bool) -> Iterator[str]:
@@ -174,6 +224,11 @@ def _is_end(text: str, match: re.Match[str], start: int, caseless: bool) -> bool
     else:
         if "》" in closers or "〉" in closers:  # 他读《怎么办？》这本书: the mark is a title's
             return False
+        quoted = not _QUOTES_IN.isdisjoint(closers)
+        if quoted and following in _QUOTES_OPEN:
+            return True
+        if quoted and _CHINESE_SPEECH.match(text, after):
+            return False
         if not _ALWAYS_IN.isdisjoint(mark):
             return True
         if _CJK_CHARACTER.match(following):  # 真的?我不信! needs no space, but 用3.年 is no end
@@ -204,21 +259,30 @@ def _full_stop_ends(text: str, stop: int, start: int, after: int, caseless: bool
     if not words or reach[-1].isspace():  # text with a space before the full stop
         return not (words and words[-1].endswith(".")) or _opens_sentence(text, after)  # . . .
     previous = _BEFORE_WORD.split(words[-1])[-1].lstrip(_OPENERS)
+    if not previous.isascii():
+        previous = _CJK_CHARACTER.split(previous)[-1]  # 科学家J. Smith
     lower = previous.lower()
     if lower in _NEVER_LAST:
         if lower not in _ONLY_BEFORE_NUMBER:
             return False
-        roman = lower not in ("no", "art") and bool(_ROMAN.match(text, after))
-        return not (text[after].isdigit() or roman)
-    if len(words) == 1 and stop - start < _WORD_REACH and _LIST_NUMBER.fullmatch(previous):
-        return False  # "1. Introduction" opens with its number
+        counted = lower not in ("no", "art", "c") and bool(
+            _ROMAN.match(text, after) or _COUNTING.match(text, after)
+        )
+        return not (text[after].isdigit() or counted)
+    if len(words) == 1 and stop - start < _WORD_REACH:
+        if _LIST_NUMBER.fullmatch(previous):
+            return False  # "1. Introduction" opens with its number
+        if _SPEAKER.fullmatch(previous):
+            return False  # "ANNA. You are late."
     if len(previous) == 1 and previous.isalpha() and (previous.isupper() or caseless):
         return _opens_sentence(text, after) and not _I.match(text, after)  # an initial: J. Smith
     abbreviated = lower in _MAYBE_LAST and (
         caseless or lower not in _CAPITAL or previous[:1].isupper()
     )
     if abbreviated or ("." in previous and _ACRONYM.fullmatch(previous)):
-        return _opens_sentence(text, after)
+        if _NUMBERED.match(text, after) and _NUMBERED.match(text, start):
+            return True  # 1. Wait 30 min. 2. Open it.
+        return _opens_sentence(text, after) or bool(_TITLE.match(text, after))
     return True
 
 

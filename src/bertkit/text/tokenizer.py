@@ -7,8 +7,10 @@ lower-case. Goes out: ids, tokens, character offsets into the untouched text, an
 Choices worth knowing:
 - A dictionary from chunk (text between white space, one CJK character) to ids stands in front of
   the rules. It changes nothing in the result, since chunks are tokenized independently.
-- Special tokens in raw text are text: "[MASK]" is three words, as in the reference release.
-  `special_tokens=True` keeps them whole.
+- Two rules differ between the releases and the systems after them, and are options with the
+  release's choice as default: `word_limit` (200; 100 before 2018-11-23 and in later libraries) and
+  `special_tokens` (off: "[MASK]" in raw text is three words; on: it is the token). Both are stored
+  beside the vocabulary, so that a corpus and the models made of it tokenize alike.
 - Casing is stored beside the vocabulary (`tokenizer_config.json`) and is enforced: a vocabulary
   used with the wrong casing gives no error, only bad results.
 """
@@ -27,7 +29,15 @@ from typing import Any
 from bertkit.errors import UserError
 from bertkit.files import writing
 from bertkit.text.characters import SPLITTING_CONTROLS
-from bertkit.text.wordpiece import CHUNK, WORD_LIMIT, WordPieces, aligned_words, chunks, words
+from bertkit.text.wordpiece import (
+    CHUNK,
+    WORD_LIMIT,
+    WordPieces,
+    aligned_words,
+    chunks,
+    unchanged_words,
+    words,
+)
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -97,8 +107,17 @@ class _OffsetCache(dict[str, tuple[tuple[int, ...], ...]]):
         self.pieces, self.lower_case = pieces, lower_case
 
     def __missing__(self, chunk: str) -> tuple[tuple[int, ...], ...]:
-        ids, starts, ends = [], [], []
-        for word in aligned_words(chunk, self.lower_case):
+        ids: list[int] = []
+        starts: list[int] = []
+        ends: list[int] = []
+        plain, place = unchanged_words(chunk, self.lower_case), 0
+        for text in plain or ():
+            for number, first, last in self.pieces.split(text):
+                ids.append(number)
+                starts.append(place + first)
+                ends.append(place + last)
+            place += len(text)
+        for word in [] if plain is not None else aligned_words(chunk, self.lower_case):
             for number, first, last in self.pieces.split(word.text):
                 ids.append(number)
                 # Not starts[first] and ends[last - 1]: canonical order can swap marks.
@@ -119,17 +138,29 @@ class Tokenizer:
         vocabulary: the entries; an entry's id is its place. The five special tokens are among them.
         lower_case: lower-case and strip accents ("uncased").
         word_limit: longest word, in characters, that is cut into pieces and not [UNK] at once.
+        special_tokens: take "[MASK]", "[SEP]" and the like in raw text for the tokens; methods
+            that have an argument of this name do so by default.
 
     Raises:
-        UserError: an entry occurs twice, or a special token is missing.
+        UserError: an entry occurs twice, a special token is missing, or the word limit is below 1.
     """
 
     def __init__(
-        self, vocabulary: Sequence[str], lower_case: bool, word_limit: int = WORD_LIMIT
+        self,
+        vocabulary: Sequence[str],
+        lower_case: bool,
+        word_limit: int = WORD_LIMIT,
+        special_tokens: bool = False,
     ) -> None:
         self.vocabulary = list(vocabulary)
         _check_vocabulary(self.vocabulary, "the vocabulary")
+        if word_limit < 1:
+            raise UserError(
+                f"the word limit is {word_limit}; give the longest word to cut into pieces, "
+                f"{WORD_LIMIT} characters in the release"
+            )
         self.lower_case, self.word_limit = lower_case, word_limit
+        self.special_tokens = special_tokens
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = map(
             self.vocabulary.index, SPECIAL_TOKENS
         )
@@ -146,19 +177,27 @@ class Tokenizer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Worker processes start with an empty cache instead of a copy of this one.
-        return Tokenizer, (self.vocabulary, self.lower_case, self.word_limit)
+        return Tokenizer, (
+            self.vocabulary,
+            self.lower_case,
+            self.word_limit,
+            self.special_tokens,
+        )
 
-    def tokenize(self, text: str, special_tokens: bool = False) -> list[str]:
+    def tokenize(self, text: str, special_tokens: bool | None = None) -> list[str]:
         """The WordPieces of a text as vocabulary entries, without [CLS] and [SEP].
 
         Args:
             text: any text.
-            special_tokens: keep "[MASK]", "[SEP]" and the like in the text whole.
+            special_tokens: keep "[MASK]", "[SEP]" and the like in the text whole; None: as this
+                tokenizer was made.
         """
         return [self.vocabulary[number] for number in self.token_ids(text, special_tokens)]
 
-    def token_ids(self, text: str, special_tokens: bool = False) -> list[int]:
+    def token_ids(self, text: str, special_tokens: bool | None = None) -> list[int]:
         """The ids of `tokenize`, by the fastest way."""
+        if special_tokens is None:
+            special_tokens = self.special_tokens
         if special_tokens and "[" in text:
             return self.pieces(text, special_tokens=True).ids
         for control in SPLITTING_CONTROLS:  # a loop of `in` costs a thirtieth of a regex search
@@ -167,7 +206,7 @@ class Tokenizer:
                 break
         return list(chain.from_iterable(map(self._ids.__getitem__, text.split())))
 
-    def pieces(self, text: str, special_tokens: bool = False) -> Pieces:
+    def pieces(self, text: str, special_tokens: bool | None = None) -> Pieces:
         """The ids of `token_ids` with the place of each in the untouched text.
 
         A piece's place covers every character that it stands for, accents that lower-casing
@@ -176,7 +215,7 @@ class Tokenizer:
         """
         pieces = Pieces([], [], [])
         done = 0
-        if special_tokens:
+        if self.special_tokens if special_tokens is None else special_tokens:
             special = {self.vocabulary[number]: number for number in self.special_ids}
             for match in _SPECIAL.finditer(text):
                 self._append_pieces(text, done, match.start(), pieces)
@@ -211,7 +250,7 @@ class Tokenizer:
         text: str,
         pair: str | None = None,
         max_length: int | None = 512,
-        special_tokens: bool = False,
+        special_tokens: bool | None = None,
     ) -> Encoding:
         """[CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
 
@@ -248,13 +287,21 @@ class Tokenizer:
         return Encoding(ids, [self.vocabulary[number] for number in ids], segment_ids, offsets)
 
     @classmethod
-    def load(cls, path: str | Path, lower_case: bool | None = None) -> Tokenizer:
+    def load(
+        cls,
+        path: str | Path,
+        lower_case: bool | None = None,
+        word_limit: int | None = None,
+        special_tokens: bool | None = None,
+    ) -> Tokenizer:
         """Reads a tokenizer.
 
         Args:
             path: a directory with vocab.txt and tokenizer_config.json (or tokenizer.json), or a
                 vocab.txt alone.
             lower_case: needed where casing is not stored; elsewhere it must agree.
+            word_limit: instead of the stored one (the release's 200 where none is).
+            special_tokens: instead of what is stored (off where nothing is).
 
         Raises:
             UserError: a file is missing or broken, casing is unknown or contradicts what is
@@ -269,10 +316,15 @@ class Tokenizer:
                     f"{place} does not tell whether it is lower-cased; pass lower_case=True "
                     "(uncased) or False (cased), or give a directory with tokenizer_config.json"
                 )
-            return cls(load_vocabulary(place), lower_case)
+            return cls(
+                load_vocabulary(place),
+                lower_case,
+                WORD_LIMIT if word_limit is None else word_limit,
+                bool(special_tokens),
+            )
         if not (place / "vocab.txt").is_file():
             raise UserError(f"{place} has no vocab.txt; give the directory of a BERT tokenizer")
-        stored, word_limit = _stored_settings(place)
+        stored, stored_limit, stored_special = _stored_settings(place)
         if stored is None and lower_case is None:
             raise UserError(
                 f"{place} does not tell whether its vocabulary is lower-cased; pass "
@@ -284,7 +336,12 @@ class Tokenizer:
                 f"lower_case={lower_case} was given; leave it out"
             )
         casing = lower_case if stored is None else stored
-        return cls(load_vocabulary(place / "vocab.txt"), bool(casing), word_limit)
+        return cls(
+            load_vocabulary(place / "vocab.txt"),
+            bool(casing),
+            stored_limit if word_limit is None else word_limit,
+            stored_special if special_tokens is None else special_tokens,
+        )
 
     def save(self, directory: str | Path, max_length: int = 512) -> None:
         """Writes vocab.txt and the files that make it a Hugging Face tokenizer.
@@ -300,6 +357,7 @@ class Tokenizer:
             "strip_accents": None,
             "tokenize_chinese_chars": True,
             "max_input_chars_per_word": self.word_limit,
+            "special_tokens_in_text": self.special_tokens,
             "model_max_length": max_length,
         }
         names = {
@@ -392,8 +450,8 @@ def _check_vocabulary(vocabulary: list[str], where: str) -> None:
         )
 
 
-def _stored_settings(directory: Path) -> tuple[bool | None, int]:
-    """Casing, or None where no file tells it, and the word limit of a tokenizer's directory."""
+def _stored_settings(directory: Path) -> tuple[bool | None, int, bool]:
+    """What a tokenizer's directory tells: casing or None, word limit, special tokens in text."""
     config = _read_json(directory / "tokenizer_config.json")
     normalizer = _read_json(directory / "tokenizer.json").get("normalizer") or {}
     if normalizer.get("type") != "BertNormalizer":
@@ -413,7 +471,10 @@ def _stored_settings(directory: Path) -> tuple[bool | None, int]:
             f"{directory} sets tokenize_chinese_chars=false; BERT always sets CJK characters apart"
         )
     limit = config.get("max_input_chars_per_word", WORD_LIMIT)
-    return casing if casing is None else bool(casing), int(limit)
+    if not isinstance(limit, int):
+        raise UserError(f"{directory} sets max_input_chars_per_word={limit!r}; give a whole number")
+    special = bool(config.get("special_tokens_in_text", False))
+    return casing if casing is None else bool(casing), limit, special
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -16,8 +16,9 @@ Choices worth knowing:
   one chunk between white space (or one CJK character) changes the result of another. `chunks`
   cuts text that way, and everything that remembers results (the tokenizer's cache, the counting
   of a vocabulary) remembers them by chunk.
-- `words` runs on `str.translate`; `aligned_words` gives the same words character by character
-  with their places in the untouched text.
+- `words` runs on one `str.translate` over a table that has all the rules from 1 to 5, where no
+  character needs its neighbours; `aligned_words` gives the same words character by character with
+  their places in the untouched text.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bertkit.text import characters
+from bertkit.text.unicode_tables import combining_class, decompose, lower
 
 WORD_LIMIT = 200
 """Longest word, in characters, that is cut into pieces (reference since 2018-11-23; 100 before)."""
@@ -36,6 +38,8 @@ PREFIX = "##"
 
 _CJK = "".join(f"{chr(first)}-{chr(last)}" for first, last in characters.CJK_RANGES)
 _SPACE = re.escape(characters.SEPARATORS)
+_NEEDS_NEIGHBOURS = re.compile(f"[Σ{characters.REORDERED}]")
+
 CHUNK = re.compile(f"[{_CJK}]|[^{_CJK}{_SPACE}]+")
 """One CJK character, or a run of anything else between white space and CJK characters."""
 
@@ -47,14 +51,28 @@ def chunks(text: str) -> list[str]:
 
 def words(text: str, lower_case: bool) -> list[str]:
     """Rules 1 to 5: the words of basic tokenization (the reference's `BasicTokenizer`)."""
-    tokens = text.translate(characters.CLEAN).split()
     if not lower_case:
-        return " ".join(tokens).translate(characters.SPLIT_CASED).split()
+        return text.translate(characters.WORDS_CASED).split()
+    if text.isascii() or not _NEEDS_NEIGHBOURS.search(text):
+        return text.translate(characters.WORDS_LOWER).split()
+    tokens = text.translate(characters.CLEAN).split()
     # Joined only after lower-casing, which depends on where a token ends: final sigma.
-    lowered = " ".join([characters.lower(token) for token in tokens])
-    if not lowered.isascii():
-        lowered = characters.decompose(lowered)
-    return lowered.translate(characters.SPLIT_LOWER).split()
+    lowered = " ".join([lower(token) for token in tokens])
+    return decompose(lowered).translate(characters.SPLIT_LOWER).split()
+
+
+def unchanged_words(text: str, lower_case: bool) -> list[str] | None:
+    """The words of a text each of whose characters makes one character of a word; else None.
+
+    Laid end to end they are as long as the text, which tells their places.
+    """
+    if not text.isascii() or not text.isprintable() or " " in text:
+        if lower_case and _NEEDS_NEIGHBOURS.search(text):
+            return None
+        table = characters.SAME_LENGTH_LOWER if lower_case else characters.SAME_LENGTH_CASED
+        if len(text.translate(table)) != len(text):
+            return None
+    return words(text, lower_case)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +93,15 @@ class AlignedWord:
 
 def aligned_words(text: str, lower_case: bool) -> list[AlignedWord]:
     """The words of `words(text, lower_case)` with the place of each character in `text`."""
-    return _unchanged_words(text, lower_case) or _traced_words(text, lower_case)
-
-
-def _unchanged_words(text: str, lower_case: bool) -> list[AlignedWord]:
-    """The words of a chunk whose characters all stay, one for one; empty for any other text."""
-    if not text.isascii() or not text.isprintable():
-        if text.translate(characters.CLEAN) != text:
-            return []
-        if lower_case:
-            lowered = characters.lower(text)
-            if len(lowered) != len(text) or characters.decompose(lowered) != lowered:
-                return []
+    plain = unchanged_words(text, lower_case)
+    if plain is None:
+        return _traced_words(text, lower_case)
     found: list[AlignedWord] = []
     done = 0
-    for word in words(text, lower_case):
+    for word in plain:
         start, done = done, done + len(word)
         found.append(AlignedWord(word, range(start, done), range(start + 1, done + 1)))
-    # Nothing was changed but perhaps dropped (spaces, accents): the lengths tell.
-    return found if done == len(text) else []
+    return found
 
 
 def _traced_words(text: str, lower_case: bool) -> list[AlignedWord]:
@@ -150,10 +158,10 @@ def _split_token(token: list[tuple[str, int]], lower_case: bool) -> list[Aligned
 
 def _lowered(token: list[tuple[str, int]]) -> list[tuple[str, int]]:
     """Lower-cases a token as a whole; "İ" becomes two characters from one place."""
-    lowered = characters.lower("".join([char for char, _ in token]))
+    lowered = lower("".join([char for char, _ in token]))
     if len(lowered) == len(token):
         return [(char, place) for char, (_, place) in zip(lowered, token, strict=True)]
-    places = [place for char, place in token for _ in characters.lower(char)]
+    places = [place for char, place in token for _ in lower(char)]
     return list(zip(lowered, places, strict=True))
 
 
@@ -161,18 +169,18 @@ def _decomposed(token: list[tuple[str, int]]) -> list[tuple[str, int]]:
     """NFD of a token: each character decomposed, then runs of marks put in canonical order."""
     if all(char < "\x80" for char, _ in token):
         return token
-    parts = [(part, place) for char, place in token for part in characters.decompose(char)]
+    parts = [(part, place) for char, place in token for part in decompose(char)]
     ordered: list[tuple[str, int]] = []
     marks: list[tuple[str, int]] = []
     for part in parts:
-        if characters.combining_class(part[0]):
+        if combining_class(part[0]):
             marks.append(part)
             continue
         if marks:
-            ordered += sorted(marks, key=lambda mark: characters.combining_class(mark[0]))
+            ordered += sorted(marks, key=lambda mark: combining_class(mark[0]))
             marks = []
         ordered.append(part)
-    return ordered + sorted(marks, key=lambda mark: characters.combining_class(mark[0]))
+    return ordered + sorted(marks, key=lambda mark: combining_class(mark[0]))
 
 
 @dataclass
@@ -202,6 +210,9 @@ class WordPieces:
 
     def ids(self, word: str) -> list[int]:
         """The ids of a word's pieces; `[unknown]` when they don't cover it."""
+        whole = self._starts.get(word)
+        if whole is not None and len(word) <= self.word_limit:
+            return [whole]
         return [number for number, _, _ in self.split(word)]
 
     def split(self, word: str) -> list[tuple[int, int, int]]:
