@@ -1,0 +1,216 @@
+"""Bytes in, text out, in whatever encoding: given, marked, declared or detected.
+
+The order of evidence: a byte order mark; what the user gave (`--encoding`); UTF-8, if the bytes are
+that, for no other text is UTF-8 by accident; what the file declares (HTML's <meta>, XML's first
+line); UTF-16 known by its zeros; and last charset-normalizer's guess from the bytes. GB2312 and
+GBK are read as GB18030, which holds both, and Latin-1 as Windows-1252, as browsers do.
+
+Broken bytes become U+FFFD and are counted. A text with many of them, or with many control
+characters, is not a text but a binary file.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+
+from bertkit.errors import UserError
+
+MANY_MISTAKES = 0.02
+"""Share of characters that are broken from which bytes are not a text of that encoding."""
+
+_SAMPLE = 1 << 18
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # begins like UTF-16's
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_WIDER = {
+    "gb2312": "gb18030", "gbk": "gb18030", "hz": "gb18030", "big5": "big5hkscs",
+    "ascii": "cp1252", "iso8859-1": "cp1252", "shift_jis": "cp932", "euc_kr": "cp949",
+    "iso8859-9": "cp1254",
+}  # fmt: skip
+_META = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_XML = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]+)", re.IGNORECASE)
+_CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x84\x86-\x9f\ufdd0-\ufdef\ufffe\uffff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_MAGIC = (
+    b"%PDF", b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"\x7fELF", b"PK\x03\x04", b"Rar!", b"PAR1",
+    b"7z\xbc\xaf\x27\x1c", b"\xd0\xcf\x11\xe0", b"SQLite format 3", b"\xca\xfe\xba\xbe", b"OggS",
+    b"ID3", b"RIFF", b"MZ\x90\x00", b"\x93NUMPY", b"wOFF",
+)  # fmt: skip
+
+
+class BinaryFile(ValueError):
+    """These bytes are no text."""
+
+
+@dataclass
+class Mended:
+    """What was no text in an input: `bytes` that their encoding does not know, now U+FFFD (as are
+    lone surrogates), and control `characters`, now gone."""
+
+    bytes: int = 0
+    characters: int = 0
+
+
+def check_encoding(name: str) -> str:
+    """The codec's own name of an encoding; UserError if there is none of that name for text."""
+    try:
+        found = codecs.lookup(name)
+        if not found._is_text_encoding:
+            raise LookupError
+    except (LookupError, ValueError):
+        raise UserError(
+            f"there is no encoding {name!r}; utf-8, utf-16, gb18030, big5 and cp1252 are some"
+        ) from None
+    return found.name
+
+
+def _wide(name: str) -> str | None:
+    """The codec to use for a declared name; None if there is none."""
+    try:
+        found = codecs.lookup(name)
+    except (LookupError, ValueError):
+        return None
+    return _WIDER.get(found.name, found.name) if found._is_text_encoding else None
+
+
+def _marked(data: bytes) -> str | None:
+    return next((name for mark, name in _MARKS if data.startswith(mark)), None)
+
+
+def _declared(data: bytes) -> str | None:
+    match = _XML.match(data[:1000]) or _META.search(data[:4096])
+    name = _wide(match[1].decode("ascii")) if match else None
+    # a declaration that was read byte by byte cannot be in an encoding of two or four
+    return None if name is None or name.startswith(("utf-16", "utf-32")) else name
+
+
+def _by_zeros(data: bytes) -> str | None:
+    """UTF-16 without a mark: of Western text every other byte is zero; of Chinese the line ends."""
+    sample = data[: _SAMPLE & ~1]
+    even, odd = sample[::2].count(0), sample[1::2].count(0)
+    if max(even, odd) < max(1, len(sample) // 400) or min(even, odd) * 20 > max(even, odd):
+        return None
+    name = "utf-16-le" if odd > even else "utf-16-be"
+    text = sample.decode(name, "replace")
+    return name if text.count("\ufffd") + len(_CONTROL.findall(text)) < len(text) / 100 else None
+
+
+def _detected(data: bytes) -> str | None:
+    """What charset-normalizer takes the bytes for, from up to 64 kB of them that are not ASCII."""
+    try:
+        from charset_normalizer import from_bytes
+    except ImportError:
+        raise UserError(
+            "a file is not UTF-8, and guessing its encoding needs the package charset-normalizer; "
+            'pip install "bertkit[extract]", or name it with --encoding'
+        ) from None
+    start = max(0, re.search(rb"[\x80-\xff]|\Z", data).start() - 256)  # type: ignore[union-attr]
+    sample = data[start : start + (1 << 16)]
+    for name in ("gb18030", "big5hkscs", "cp932", "euc_kr"):
+        if _reads_as_east_asian(sample, name):
+            return name
+    best = from_bytes(sample, enable_fallback=False).best()
+    return _wide(best.encoding) if best is not None else None
+
+
+_COMMON = {
+    "gb18030": frozenset("的一是不了在人有我他这个们中来上大为和国地到以说时要就出会也你对生能而子那得于着下自之年过发后作里"),
+    "big5hkscs": frozenset("的一是不了在人有我他這個們中來上大為和國地到以說時要就出會也你對生能而子那得於著下自之年過發後作裡"),
+    "cp932": frozenset("のにはをたがでてとしれさいるかもなこうりまだ"),
+    "euc_kr": frozenset("이다는을에의가를고로한은하지도기사어서리아나대"),
+}  # fmt: skip
+
+
+def _reads_as_east_asian(sample: bytes, name: str) -> bool:
+    """Whether the bytes, so read, hold the most frequent characters of that writing.
+
+    Of running text these are a fifth or more; of text in another encoding, next to none.
+    """
+    text = sample.decode(name, "ignore")
+    letters = [character for character in text if character > "\x7f" and character.isalpha()]
+    common = sum(character in _COMMON[name] for character in letters)
+    broken = sample[:-4].decode(name, "replace").count("\ufffd")
+    return len(letters) >= 4 and common * 8 >= len(letters) and broken * 50 <= len(text)
+
+
+def find_encoding(data: bytes, given: str | None = None) -> str:
+    """The encoding of a text of which `data` is all, or the first part.
+
+    Raises:
+        BinaryFile: no text begins like this.
+    """
+    if marked := _marked(data):
+        return marked
+    if given:
+        return check_encoding(given)
+    if data.startswith(_MAGIC):
+        raise BinaryFile("begins like a binary file")
+    if _is_utf8(data):
+        return "utf-8"
+    if zeros := _by_zeros(data):
+        return zeros
+    if data.count(0) * 100 > len(data):
+        raise BinaryFile("has bytes of zero, as binary files have")
+    if declared := _declared(data):
+        return declared
+    if _is_utf8_with_mistakes(data):
+        return "utf-8"
+    if detected := _detected(data):
+        return detected
+    raise BinaryFile("is text in no encoding that could be found; --encoding can name it")
+
+
+def xml_encoding(head: bytes, given: str | None) -> str:
+    """The encoding of XML that begins with `head`: marked, given, declared, or UTF-8."""
+    return _marked(head) or given or _declared(head) or _by_zeros(head[:400]) or "utf-8-sig"
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:  # the last character may be cut where `data` is only the first part
+        codecs.getincrementaldecoder("utf-8")().decode(data)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_utf8_with_mistakes(data: bytes) -> bool:
+    """Whether far more characters beyond ASCII are right UTF-8 than are broken."""
+    text = data[:_SAMPLE].decode("utf-8", "replace")
+    broken = text.count("\ufffd")
+    return sum(character > "\x7f" for character in text) - broken > 4 * broken
+
+
+def decode(data: bytes, given: str | None, mended: Mended) -> str:
+    """The text of `data`, without mark, with "\\n" line ends, control characters gone.
+
+    Raises:
+        BinaryFile: it is no text, or too little of it is.
+    """
+    encoding = find_encoding(data, given)
+    text = data.decode(encoding, "replace")
+    if text.count("\ufffd") > MANY_MISTAKES * len(text):
+        raise BinaryFile(f"is no text in {encoding}: {text.count(chr(0xFFFD))} mistakes")
+    if len(_CONTROL.findall(text[:_SAMPLE])) > 0.1 * len(text[:_SAMPLE]):
+        raise BinaryFile("is full of control characters")
+    try:
+        data.decode(encoding)
+    except UnicodeDecodeError:
+        mended.bytes += text.count("\ufffd")
+    return text
+
+
+def clean(text: str, mended: Mended) -> str:
+    """Text without lone surrogates (U+FFFD instead) and control characters; line ends are "\\n"."""
+    if _SURROGATE.search(text):
+        text, count = _SURROGATE.subn("\ufffd", text)
+        mended.bytes += count
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x0c", "\n").replace("\x85", "\n")
+    text, count = _CONTROL.subn("", text)
+    mended.characters += count
+    return text.removeprefix("\ufeff")

@@ -1,0 +1,482 @@
+"""Wikitext of one article in, its running text out: paragraphs divided by a blank line.
+
+As in the paper (3.1), which takes "only the text passages and ignores lists, tables, and headers".
+mwparserfromhell reads the markup; this module decides what each piece of it says to a reader:
+
+- What MediaWiki takes out of the text first (comments, <ref>, <math>, <gallery> ...) goes first.
+- Templates go, but for those whose text is a part of the sentence: {{convert|10|mi|km}} is
+  "10 mi", {{lang|fr|mot}} is "mot". A wiki has thousands; only the common ones are known here.
+- Files, categories and links to other languages go; other links leave their text.
+- Lists, tables, headings and lines of table markup that has lost its table go, and the sections
+  that are no text ("See also", "References" ...) with all that is in them.
+- Holes are mended: "Foo ( ; born 1950)" is "Foo (born 1950)"; a sentence whose formula went goes
+  too, and a paragraph that only led to a list or formula ("The members are:").
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bertkit.text.sentences import split_sentences
+
+# Marks in the flat text; wikitext cannot hold them, for XML forbids these characters.
+_LIST = "\x01"  # a line that begins with it is a list's
+_HEADING = "\x02"
+_HOLE = "\x03"  # here was something that the sentence needs
+
+# ---- before parsing --------------------------------------------------------------------------
+
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_NOWIKI = re.compile(r"<nowiki\s*>(.*?)</nowiki\s*>|<nowiki\s*/>", re.DOTALL | re.IGNORECASE)
+_NEEDED = ("math", "chem", "ce", "hiero", "score")
+_EXTENSIONS = (
+    "ref references gallery timeline syntaxhighlight source pre imagemap graph mapframe maplink "
+    "templatedata templatestyles categorytree inputbox indicator includeonly section poem"
+).split()
+_CLOSED = re.compile(
+    rf"<({'|'.join([*_NEEDED, *_EXTENSIONS])})\b((?:[^<>\"']|\"[^\"<>]*\"|'[^'<>]*')*?)"
+    r"(/>|>(?:.*?)</\1\s*>)",
+    re.DOTALL | re.IGNORECASE,
+)
+_LEFT = re.compile(
+    rf"</?(?:{'|'.join([*_NEEDED, *_EXTENSIONS])}|noinclude|onlyinclude)\b[^<>]*>", re.IGNORECASE
+)
+_SWITCH = re.compile(r"__[A-Z]{3,}__")
+_VARIANT = re.compile(r"-\{(?:([A-Za-z-]+)\|)?([^{}]*)\}-")
+_MARKUP = str.maketrans({character: f"&#{ord(character)};" for character in "[]{}|'<>*#:;=!-"})
+
+
+_LINK_MARK = re.compile(r"\[\[|\]\]")
+
+
+def _without_files(text: str, files: frozenset[str]) -> str:
+    """Text without [[File:name|thumb|caption]], whatever unbalanced markup the caption has."""
+    kept, start, position = [], 0, 0
+    while (position := text.find("[[", position)) >= 0:
+        prefix = text[position + 2 : position + 40].partition(":")
+        if not prefix[1] or prefix[0].strip().lower() not in files:
+            position += 2
+            continue
+        depth = 0
+        for mark in _LINK_MARK.finditer(text, position):
+            depth += 1 if mark[0] == "[[" else -1
+            if not depth:
+                break
+        else:  # no end: a caption has no blank line
+            mark = re.compile(r"\n\s*\n|\Z").search(text, position)  # type: ignore[assignment]
+        kept.append(text[start:position])
+        start = position = mark.end()
+    return "".join([*kept, text[start:]])
+
+
+def _prepare(text: str, files: frozenset[str]) -> str:
+    text = _COMMENT.sub("", text)
+    text = _NOWIKI.sub(lambda match: (match[1] or "").translate(_MARKUP), text)
+    text = _CLOSED.sub(lambda match: _HOLE if match[1].lower() in _NEEDED else "", text)
+    text = _LEFT.sub("", text)
+    text = _SWITCH.sub("", text)
+    text = _without_files(text, files)
+    return _VARIANT.sub(_variant, text)
+
+
+def _variant(match: re.Match[str]) -> str:
+    """Chinese: -{zh-hans:计算机;zh-hant:電腦}- is the first of them; -{R|text}- is text."""
+    if match[1] and match[1] in "ATDH-":  # rules for the page, nothing to read
+        return ""
+    choices = dict(
+        (part.split(":", 1)[0].strip(), part.split(":", 1)[1].strip())
+        for part in match[2].split(";")
+        if re.match(r"\s*zh(-\w+)?\s*:", part)
+    )
+    for name in ("zh-hans", "zh-cn", "zh", "zh-hant", "zh-tw"):
+        if name in choices:
+            return choices[name]
+    return next(iter(choices.values()), match[2])
+
+
+# ---- templates -------------------------------------------------------------------------------
+
+_Values = dict[str, str]
+
+
+def _argument(*names: str) -> Callable[[_Values], str]:
+    """The first of the arguments that is there."""
+
+    def choose(values: _Values) -> str:
+        return next((values[name] for name in names if values.get(name)), "")
+
+    return choose
+
+
+def _convert(values: _Values) -> str:
+    """{{convert|10|mi|km}} is "10 mi"; {{convert|5|to|7|kg|lb}} is "5 to 7 kg"."""
+    parts = []
+    for number in range(1, 8):
+        value = values.get(str(number), "")
+        if not value:
+            break
+        ranges = {"-": "–", "–": "–", "and": " and ", "to": " to ", "x": " × ", "by": " by "}
+        ranges |= {"×": " × ", "or": " or ", "to(-)": " to ", "and(-)": " and ", "+/-": " ± "}
+        if value in ranges:
+            parts.append(ranges[value])
+        elif re.match(r"[-−+]?[\d.,/+e]*\d", value):
+            parts.append(value.replace("-", "−", 1) if value.startswith("-") else value)
+        else:
+            unit = _UNITS.get(value, value)
+            return "".join(parts) + " " + unit
+    return "".join(parts)
+
+
+_UNITS = {
+    "sqmi": "square miles", "sqkm": "km²", "km2": "km²", "m2": "m²", "m3": "m³", "cuft": "cubic feet",
+    "sqft": "square feet", "acre": "acres", "mi": "miles", "ft": "feet", "in": "inches",
+    "lb": "lb", "C": "°C", "F": "°F", "K": "K", "km/h": "km/h", "mph": "mph", "kn": "knots",
+    "impgal": "imperial gallons", "usgal": "US gallons", "nmi": "nautical miles", "yd": "yards",
+    "ha": "hectares", "lbf": "lbf", "C-change": "°C", "F-change": "°F", "km3": "km³", "cm3": "cm³",
+    "g/cm3": "g/cm³", "m3/s": "m³/s", "/sqkm": "per km²", "/km2": "per km²", "PD/sqkm": "per km²",
+    "/sqmi": "per square mile", "PD/sqmi": "per square mile", "ftin": "feet", "long ton": "long tons",
+}  # fmt: skip
+
+
+def _fraction(values: _Values) -> str:
+    found = [values[name] for name in "123" if values.get(name)]
+    if len(found) == 3:
+        return f"{found[0]} {found[1]}/{found[2]}"
+    return "/".join(found) if len(found) > 1 else "1/" + "".join(found)
+
+
+def _all(separator: str) -> Callable[[_Values], str]:
+    def join(values: _Values) -> str:
+        return separator.join(value for name, value in values.items() if name.isdigit() and value)
+
+    return join
+
+
+def _constant(text: str) -> Callable[[_Values], str]:
+    return lambda values: text
+
+
+def _quotation(values: _Values) -> str:
+    text = _argument("text", "quote", "1", "content")(values)
+    return f"\n\n{text}\n\n" if text else ""
+
+
+def _as_of(values: _Values) -> str:
+    months = " January February March April May June July August September October November "
+    names = (months + "December").split(" ")[1:]
+    day, month, year = values.get("3", ""), values.get("2", ""), values.get("1", "")
+    if month.isdigit() and 1 <= int(month) <= 12:
+        month = names[int(month) - 1]
+    words = "since" if values.get("since") else "as of"
+    start = words if values.get("lc") else words.capitalize()
+    return values.get("alt") or " ".join(word for word in (start, day, month, year) if word)
+
+
+_TEMPLATES: dict[str, Callable[[_Values], str]] = {
+    **dict.fromkeys(["convert", "cvt", "conv"], _convert),
+    **dict.fromkeys(
+        "nowrap nobr small smaller big larger sc smallcaps sic nobold noitalic visible_anchor vanchor "
+        "sup sub em strong mvar math_text angbr angle_bracket unicode script polytonic math_var "
+        "nihongo2 asiantitle zh-hans zh-hant zh-cn zh-tw mono code tt key keypress abbr tooltip "
+        "linktext wikt-lang_text var samp kbd underline strike no_wrap nw bigger lang-sim "
+        "strikethrough color_text normal text big notatypo typo as_written respell_text "
+        "okina_text nastaliq hebrew chem_text nts formatnum iast shy resize_text nobreak "
+        "midsize large abbrlink".split(),
+        _argument("1"),
+    ),
+    **dict.fromkeys(["lang", "wikt-lang", "transl", "transliteration"], _argument("3", "2", "text")),
+    **dict.fromkeys(["color", "font color", "resize", "hover title", "font"], _argument("2", "1")),
+    **dict.fromkeys(["ill", "interlanguage link", "link-interwiki"], _argument("lt", "1", "en")),
+    **dict.fromkeys(["nihongo", "nihongo3"], _argument("1", "3")),
+    **dict.fromkeys(["quote", "blockquote", "cquote", "quotation", "bquote"], _quotation),
+    **dict.fromkeys(["frac", "fraction", "sfrac"], _fraction),
+    **dict.fromkeys(["as of", "asof"], _as_of),
+    **dict.fromkeys(["circa", "c.", "ca."], lambda v: ("c. " + _all("–")(v)).strip()),
+    **dict.fromkeys(["floruit", "fl."], lambda v: ("fl. " + _all("–")(v)).strip()),
+    **dict.fromkeys(["reign", "r."], lambda v: ("r. " + _all("–")(v)).strip()),
+    **dict.fromkeys(["ndash", "–", "en dash", "nsndns"], _constant("–")),
+    **dict.fromkeys(["mdash", "em dash", "—"], _constant("—")),
+    **dict.fromkeys(["spaced ndash", "snd", "spnd", "sndash", "spaced en dash"], _constant(" – ")),
+    **dict.fromkeys(["nbsp", "space", "spaces", "thinsp", "thin space", "pad"], _constant(" ")),
+    **dict.fromkeys(["·", "dot", "middot", "•", "bullet"], _constant(" · ")),
+    **dict.fromkeys(["'", "apostrophe", "okina", "hamza"], _constant("'")),
+    "'s": _constant("'s"), '"': _constant('"'), "pipe": _constant("|"), "!": _constant("|"),
+    "=": _constant("="), "-'": _constant("'"), "(": _constant("{"), ")": _constant("}"),
+    "bc": _constant("BC"), "ad": _constant("AD"), "bce": _constant("BCE"), "ce": _constant("CE"),
+    "e": lambda v: f"×10^{v.get('1', '')}", "val": lambda v: _value(v),
+    "us$": lambda v: f"US${v.get('1', '')}", "gbp": lambda v: f"£{v.get('1', '')}",
+    "inr": lambda v: f"₹{v.get('1', '')}", "eur": lambda v: f"€{v.get('1', '')}",
+    "euro": lambda v: f"€{v.get('1', '')}", "inrconvert": lambda v: f"₹{_all(' ')(v)}",
+    "flag": _argument("name", "1"), "flagcountry": _argument("name", "1"), "flagu": _argument("1"),
+    "chem": _all(""), "chem2": _argument("1"), "simplenuclide2": _all("-"), "simplenuclide": _all("-"),
+    "eqm": _constant(""), "railgauge": _argument("1"), "track gauge": _argument("1"),
+    "hlist": _all(", "), "plural": _argument("3", "2"),
+    "uss": lambda v: f"USS {v.get('1', '')}", "hms": lambda v: f"HMS {v.get('1', '')}",
+    "ss": lambda v: f"SS {v.get('1', '')}", "ship": lambda v: _all(" ")(dict(list(v.items())[:2])),
+    "iso 639": _argument("1"), "rp": _constant(""),
+    "height": lambda v: " ".join(
+        f"{v[name]} {unit}" for name, unit in (("ft", "ft"), ("in", "in"), ("m", "m"), ("cm", "cm"))
+        if v.get(name)
+    ),
+    "birth date": lambda v: _date(v), "death date": lambda v: _date(v), "date": _all(" "),
+    "start date": lambda v: _date(v), "end date": lambda v: _date(v), "dts": lambda v: _date(v),
+    "inflation": lambda v: v.get("3", ""),
+}  # fmt: skip
+
+
+def _value(values: _Values) -> str:
+    unit = values.get("ul") or values.get("u") or ""
+    power = f"×10^{values['e']}" if values.get("e") else ""
+    error = f" ± {values['2']}" if values.get("2") else ""
+    return f"{values.get('1', '')}{error}{power} {unit}".strip()
+
+
+def _date(values: _Values) -> str:
+    parts = [values.get(name, "") for name in "123"]
+    if parts[0].isdigit() and parts[1].isdigit() and 1 <= int(parts[1]) <= 12:
+        return _as_of({"1": parts[0], "2": parts[1], "3": parts[2], "lc": "1"})[6:]
+    return " ".join(part for part in parts if part)
+
+
+_HIDDEN_ARGUMENTS = ("sortkey", "lk", "abbr", "sp", "adj", "sigfig", "disp", "order")
+
+
+def _template_name(name: str) -> str:
+    return " ".join(name.replace("_", " ").split()).lower()
+
+
+# ---- the tree of the markup to flat text -----------------------------------------------------
+
+_SOFT = "\x04"  # a template went here; whether that left a hole depends on what stands around it
+
+_PRONUNCIATIONS = ("ipa", "respell", "pron")  # a sentence is whole without them
+_BLOCK_TAGS = frozenset("p div center blockquote section article poem".split())  # noqa: SIM905
+_DROPPED_TAGS = frozenset(
+    "table tr td th ul ol dl li dt dd hr caption h1 h2 h3 h4 h5 h6 ref math".split()  # noqa: SIM905
+)
+_LANGUAGE_LINK = re.compile(r"^:?[a-z]{2,3}(-[a-z-]+)?:\S")
+_FILES = ("file", "image", "category", "media", "datei", "bild", "kategorie", "fichier", "catégorie",
+          "archivo", "imagen", "categoría", "文件", "图像", "圖像", "檔案", "分类", "分類", "ファイル",
+          "画像", "カテゴリ", "файл", "изображение", "категория")  # fmt: skip
+
+
+class _Flattener:
+    """Writes what a reader sees of a tree; `files` are the wiki's names for files, categories."""
+
+    def __init__(self, files: frozenset[str]) -> None:
+        from mwparserfromhell import nodes
+
+        self.files = files
+        self.out: list[str] = []
+        self.write_node: dict[type, Callable[[Any], None]] = {
+            nodes.Text: lambda node: self.out.append(str(node.value)),
+            nodes.Wikilink: self._link,
+            nodes.ExternalLink: self._external,
+            nodes.Tag: self._tag,
+            nodes.Template: self._template,
+            nodes.Heading: self._heading,
+            nodes.HTMLEntity: lambda node: self.out.append(html.unescape(str(node))),
+            nodes.Argument: lambda node: None,
+            nodes.Comment: lambda node: None,
+        }
+
+    def write(self, code: Any) -> None:
+        for node in code.nodes:
+            self.write_node[type(node)](node)
+
+    def text_of(self, code: Any) -> str:
+        outer, self.out = self.out, []
+        self.write(code)
+        inner, self.out = "".join(self.out), outer
+        return inner
+
+    def _link(self, node: Any) -> None:
+        title = str(node.title).strip()
+        prefix = title.partition(":")[0].strip().lower() if ":" in title else ""
+        if prefix in self.files or (_LANGUAGE_LINK.match(title) and node.text is None):
+            return
+        if node.text is None:
+            self.out.append(self.text_of(node.title).lstrip(":").partition("#")[0] or title)
+        else:
+            shown = self.text_of(node.text)
+            # [[Foo (bar)|]] shows "Foo"
+            self.out.append(shown or re.sub(r"\s*\([^()]*\)$", "", title.rpartition(":")[2]))
+
+    def _external(self, node: Any) -> None:
+        if node.title is not None:
+            self.out.append(self.text_of(node.title))
+
+    def _tag(self, node: Any) -> None:
+        name = str(node.tag).strip().lower()
+        if node.wiki_markup and name in ("li", "dt", "dd"):
+            self.out.append(_LIST)
+        elif name == "br":
+            self.out.append(" ")
+        elif name in _DROPPED_TAGS:
+            self.out.append("\n\n")
+        elif node.contents is not None:
+            block = name in _BLOCK_TAGS
+            self.out.append("\n\n" if block else "")
+            self.write(node.contents)
+            self.out.append("\n\n" if block else "")
+
+    def _heading(self, node: Any) -> None:
+        self.out.append(f"\n{_HEADING}{node.level}{self.text_of(node.title).strip()}\n")
+
+    def _template(self, node: Any) -> None:
+        name = _template_name(self.text_of(node.name))
+        known = _TEMPLATES.get(name)
+        if known is None and name.startswith("lang-"):
+            known = _argument("1")
+        if known is None and name.startswith(_PRONUNCIATIONS):
+            return
+        if known is None:
+            self.out.append(_SOFT)
+            return
+        values = {
+            self.text_of(parameter.name).strip(): self.text_of(parameter.value).strip()
+            for parameter in node.params
+        }
+        self.out.append(known(values))
+
+
+# ---- flat text to paragraphs -----------------------------------------------------------------
+
+_NO_TEXT_SECTIONS = frozenset(
+    """
+    see also|references|notes|footnotes|external links|further reading|bibliography|sources|citations
+    works cited|notes and references|references and notes|gallery|literature|primary sources
+    secondary sources|general references|explanatory notes|selected bibliography|publications
+    参见|參見|参考文献|參考文獻|外部链接|外部連結|注释|註釋|注釋|相关条目|相關條目|延伸阅读|延伸閱讀
+    参考资料|參考資料|注脚|註腳|关联项目|外部連接|参考|出典|脚注|関連項目|外部リンク|参考書籍
+    literatur|weblinks|einzelnachweise|siehe auch|quellen|anmerkungen
+    voir aussi|références|notes et références|liens externes|bibliographie|annexes|articles connexes
+    véase también|referencias|enlaces externos|notas|bibliografía|literatura
+    примечания|литература|ссылки|см. также|источники
+    """.replace("\n", "|").split("|")
+)
+_NO_TEXT_SECTION = frozenset(name.strip() for name in _NO_TEXT_SECTIONS)
+_TABLE_LINE = ("{|", "|", "!", _LIST)
+_LEFTOVER = re.compile(r"\[\[|\]\]|\{\{+|\}\}+|'{2,}|</?[A-Za-z][^<>\n]{0,200}>|\{\|.*|\|\}")
+_HOLE_BEFORE = re.compile(rf"(?<=[^\s.!?。！？{_SOFT}])([  ]+){_SOFT}+(?=[  ]*\S)")
+_BRACKETS = re.compile(r"[(（]([^()（）]*)[)）]")
+_INSIDE_START = re.compile(rf"^[\s,;:/•·{_HOLE}、，；：–—-]+(?=\S)|^[\s,;:/{_HOLE}、，；：–—-]+$")
+_INSIDE_MIDDLE = re.compile(rf"(?:[^\s,;(]*:\s*)?{_HOLE}+\s*|([,;，；、])\s*(?=[,;，；、])")
+_INSIDE_END = re.compile(r"[\s,;:，；：、/–-]+$")
+_SPACE = re.compile(r"[ \t\u00a0\u2002-\u200a\u202f\u205f\r\f\v]+")
+_BEFORE_MARK = re.compile(r" +([,.;:!?)\]’”](?![^\s\d]*\w)|[,;)\]])")
+_INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2028\u2029\u2060\ufeff]")
+_SENTENCE_END = re.compile(r"[.!?。！？…؟।\"”’»」』)）]\W{0,3}$")
+
+
+_DONE = str.maketrans("()（）", "\x05\x06\x07\x08")  # brackets that are mended
+_DONE_BACK = {after: before for before, after in _DONE.items()}
+
+
+def wikitext_to_text(text: str, files: Sequence[str] = ()) -> str:
+    """The running text of one page's wikitext, paragraphs divided by a blank line, or "".
+
+    `files` are the wiki's own names, in lower case, of the namespaces of files and categories.
+    """
+    import mwparserfromhell
+
+    names = frozenset((*_FILES, *files))
+    flattener = _Flattener(names)
+    flattener.write(mwparserfromhell.parse(_prepare(text, names)))
+    return "\n\n".join(_paragraphs("".join(flattener.out)))
+
+
+def _paragraphs(flat: str) -> list[str]:
+    found: list[str] = []
+    lines: list[str] = []
+    skipped_level = 0  # of the heading under which everything goes; 0: none
+    after_gap = False  # whether a list or table stood before the paragraph
+
+    def close() -> None:
+        nonlocal after_gap
+        paragraph = _mend(" ".join(lines))
+        lines.clear()
+        if after_gap and paragraph[:1].islower():  # "where x is ...": its beginning went
+            paragraph = _join(_sentences(paragraph)[1:])
+        if paragraph and not _SENTENCE_END.search(paragraph) and paragraph[-1] not in ":：":
+            paragraph = _join(_sentences(paragraph)[:-1])
+        if any(map(str.isalpha, paragraph)):
+            found.append(paragraph)
+            after_gap = False
+
+    def close_before_gap() -> None:
+        """Takes away the sentence that led to what goes: "The members are:"."""
+        close()
+        if found and found[-1].endswith((":", "：")):
+            shortened = _join(_sentences(found.pop())[:-1])
+            found.extend([shortened] if shortened else [])
+
+    for line in flat.split("\n"):
+        if line.startswith(_HEADING):
+            close_before_gap()
+            after_gap = False
+            level, title = int(line[1]), line[2:].strip().lower()
+            if not skipped_level or level <= skipped_level:
+                skipped_level = level if title in _NO_TEXT_SECTION else 0
+        elif skipped_level:
+            continue
+        elif line.lstrip(" \t" + _SOFT).startswith(_TABLE_LINE):
+            close_before_gap()
+            after_gap = True
+        elif not line.strip(" \t" + _SOFT):
+            close()
+        else:
+            lines.append(line)
+    close_before_gap()
+    return found
+
+
+def _mend(text: str) -> str:
+    """A paragraph without what removed markup leaves: holes, empty brackets, doubled spaces."""
+    text = _LEFTOVER.sub("", text)
+    text = _HOLE_BEFORE.sub(rf"\1{_HOLE}", text).replace(_SOFT, "")
+    text = _INVISIBLE.sub("", text)
+    text = _SPACE.sub(" ", text)
+    count = 1
+    while count:  # from the innermost brackets outwards
+        text, count = _BRACKETS.subn(_mend_brackets, text)
+    text = text.translate(_DONE_BACK)
+    if _HOLE in text:
+        text = _without_holes(text)
+    text = _BEFORE_MARK.sub(r"\1", text)
+    return _SPACE.sub(" ", text).strip(" ")
+
+
+def _mend_brackets(match: re.Match[str]) -> str:
+    inside = match[1]
+    inside = _INSIDE_MIDDLE.sub("", inside)
+    inside = _INSIDE_START.sub("", inside)
+    inside = _INSIDE_END.sub("", inside)
+    if not inside.strip():
+        return ""
+    whole = match[0]
+    return f"{whole[0]}{inside}{whole[-1]}".translate(_DONE)
+
+
+def _without_holes(text: str) -> str:
+    return _join([sentence for sentence in _sentences(text) if _HOLE not in sentence])
+
+
+def _sentences(text: str) -> list[str]:
+    """The sentences with the white space behind them, so that joined they are the text."""
+    found, start = [], 0
+    for sentence in split_sentences(text)[:-1]:
+        end = text.index(sentence, start) + len(sentence)
+        while end < len(text) and text[end] == " ":
+            end += 1
+        found.append(text[start:end])
+        start = end
+    return [*found, text[start:]]
+
+
+def _join(sentences: list[str]) -> str:
+    return "".join(sentences).strip()
+
