@@ -199,7 +199,7 @@ class _ZstandardReader(io.RawIOBase):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         package = zstandard()
-        self.file, self.error = open(path, "rb"), package.ZstdError
+        self.file, self.error = open(path, "rb"), package.ZstdError  # noqa: SIM115 - closed with this
         self.unpacker = package.ZstdDecompressor()
         self.frame = self.unpacker.decompressobj()
         self.packed = self.unpacked = b""

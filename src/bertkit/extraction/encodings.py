@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import codecs
 import re
-from dataclasses import dataclass
 
 from bertkit.errors import UserError
+from bertkit.extraction.records import Mended
 
 MANY_MISTAKES = 0.02
 """Share of characters that are broken from which bytes are not a text of that encoding."""
+
+MANY_CONTROLS = 0.1
+"""Share of characters that are control characters from which bytes are no text."""
 
 _SAMPLE = 1 << 18
 _MARKS = (
@@ -44,17 +47,34 @@ _MAGIC = (
 )  # fmt: skip
 
 
-class BinaryFile(ValueError):
+class BinaryFile(ValueError):  # noqa: N818 - a finding
     """These bytes are no text."""
 
 
-@dataclass
-class Mended:
-    """What was no text in an input: `bytes` that their encoding does not know, now U+FFFD (as are
-    lone surrogates), and control `characters`, now gone."""
+COUNTED = "bertkit.counted"
+"""The error handler of decoders that puts U+FFFD for broken bytes and counts it."""
 
-    bytes: int = 0
-    characters: int = 0
+_count = 0
+
+
+def _counted(error: UnicodeError) -> tuple[str | bytes, int]:
+    global _count
+    _count += 1
+    return codecs.replace_errors(error)
+
+
+codecs.register_error(COUNTED, _counted)
+
+
+class Mistakes:
+    """Tells how many broken bytes decoders have met (with `COUNTED`) since it was last asked."""
+
+    def __init__(self) -> None:
+        self.before = _count
+
+    def new(self) -> int:
+        number, self.before = _count - self.before, _count
+        return number
 
 
 def check_encoding(name: str) -> str:
@@ -120,11 +140,12 @@ def _detected(data: bytes) -> str | None:
 
 
 _COMMON = {
-    "gb18030": frozenset("的一是不了在人有我他这个们中来上大为和国地到以说时要就出会也你对生能而子那得于着下自之年过发后作里"),
-    "big5hkscs": frozenset("的一是不了在人有我他這個們中來上大為和國地到以說時要就出會也你對生能而子那得於著下自之年過發後作裡"),
-    "cp932": frozenset("のにはをたがでてとしれさいるかもなこうりまだ"),
-    "euc_kr": frozenset("이다는을에의가를고로한은하지도기사어서리아나대"),
+    "gb18030": "的一是不了在人有我他这个们中来上大为和国地到以说时要就出会也你对生能而子那得于着下",
+    "big5hkscs": "的一是不了在人有我他這個們中來上大為和國地到以說時要就出會也你對生能而子那得於著下",
+    "cp932": "のにはをたがでてとしれさいるかもなこうりまだ",
+    "euc_kr": "이다는을에의가를고로한은하지도기사어서리아나대",
 }  # fmt: skip
+"""The most frequent characters of running text."""
 
 
 def _reads_as_east_asian(sample: bytes, name: str) -> bool:
@@ -187,21 +208,21 @@ def _is_utf8_with_mistakes(data: bytes) -> bool:
 
 
 def decode(data: bytes, given: str | None, mended: Mended) -> str:
-    """The text of `data`, without mark, with "\\n" line ends, control characters gone.
+    """The text of `data`; broken bytes are counted in `mended`.
 
     Raises:
         BinaryFile: it is no text, or too little of it is.
     """
     encoding = find_encoding(data, given)
-    text = data.decode(encoding, "replace")
-    if text.count("\ufffd") > MANY_MISTAKES * len(text):
-        raise BinaryFile(f"is no text in {encoding}: {text.count(chr(0xFFFD))} mistakes")
-    if len(_CONTROL.findall(text[:_SAMPLE])) > 0.1 * len(text[:_SAMPLE]):
+    mistakes = Mistakes()
+    text = data.decode(encoding, COUNTED)
+    broken = mistakes.new()
+    if broken > max(1, MANY_MISTAKES * len(text)):
+        raise BinaryFile(f"is no text in {encoding}: {broken} mistakes in {len(text)} characters")
+    sample = text[:_SAMPLE]
+    if len(_CONTROL.findall(sample)) > MANY_CONTROLS * len(sample):
         raise BinaryFile("is full of control characters")
-    try:
-        data.decode(encoding)
-    except UnicodeDecodeError:
-        mended.bytes += text.count("\ufffd")
+    mended.bytes += broken
     return text
 
 
@@ -210,7 +231,9 @@ def clean(text: str, mended: Mended) -> str:
     if _SURROGATE.search(text):
         text, count = _SURROGATE.subn("\ufffd", text)
         mended.bytes += count
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x0c", "\n").replace("\x85", "\n")
+    text = (
+        text.replace("\r\n", "\n").replace("\r", "\n").replace("\x0c", "\n").replace("\x85", "\n")
+    )
     text, count = _CONTROL.subn("", text)
     mended.characters += count
     return text.removeprefix("\ufeff")

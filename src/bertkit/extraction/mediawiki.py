@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from typing import BinaryIO
 from xml.parsers import expat
 
-from bertkit.extraction.encodings import Mended, xml_encoding
-from bertkit.extraction.records import BROKEN, LONGEST, Dropped, Raw
+from bertkit.extraction.encodings import COUNTED, Mistakes, xml_encoding
+from bertkit.extraction.records import BROKEN, LONGEST, Dropped, Mended, Raw
 
 _BLOCK = 1 << 18
 _FORBIDDEN = bytes(code for code in range(32) if code not in (9, 10, 13))
@@ -36,6 +36,7 @@ class _Parser:
         self.wiki = ""
         self.namespaces: dict[str, int] = {}
         self.files_and_categories: tuple[str, ...] = ()
+        self.mended = Mended()
         self.page: dict[str, str] | None = None
         self.path: list[str] = []
         self.parts: list[str] | None = None
@@ -114,33 +115,32 @@ class _Parser:
             self.ready.append(Dropped(identity, reason, detail, self.source))
         else:
             names = self.files_and_categories
+            mended, self.mended = self.mended, Mended()
             self.ready.append(
-                Raw("wikitext", identity, title, self.source, text, None, names)
+                Raw("wikitext", identity, title, self.source, text, None, names, mended)
             )
 
 
-def read_dump(
-    stream: BinaryIO, source: str, encoding: str | None, mended: Mended
-) -> Iterator[Raw | Dropped]:
+def read_dump(stream: BinaryIO, source: str, encoding: str | None) -> Iterator[Raw | Dropped]:
     """The pages of a dump in order: articles as `Raw`, the others as `Dropped`.
 
     A dump that is cut off or damaged gives what comes before and then one `Dropped` with the
-    reason `BROKEN`. What is mended (bytes that are no text) is counted in `mended`.
+    reason `BROKEN`. What is mended (bytes that are no text) is counted with the next page.
 
     Raises:
         OSError, EOFError, zlib.error, lzma.LZMAError: the stream cannot be read on.
     """
     parser = _Parser(source)
     head = stream.read(_BLOCK)
-    decoder = codecs.getincrementaldecoder(xml_encoding(head, encoding))("replace")
+    decoder = codecs.getincrementaldecoder(xml_encoding(head, encoding))(COUNTED)
+    mistakes = Mistakes()
     block = head
     try:
         while True:
             data = decoder.decode(block, final=not block).encode("utf-8", "replace")
-            if not data.isascii() and b"\xef\xbf\xbd" in data:
-                mended.bytes += data.count(b"\xef\xbf\xbd")
             clean = data.translate(None, _FORBIDDEN)
-            mended.characters += len(data) - len(clean)
+            parser.mended.bytes += mistakes.new()
+            parser.mended.characters += len(data) - len(clean)
             parser.expat.Parse(clean, not block)
             yield from parser.ready
             parser.ready.clear()
@@ -153,7 +153,9 @@ def read_dump(
         if isinstance(error, expat.ExpatError):
             inside = f" inside page {parser.page.get('title', '?')!r}" if parser.page else ""
             problem = expat.ErrorString(error.code)
-            what = "ends too early (it is cut off)" if not block else f"is not well-formed: {problem}"
+            what = (
+                "ends too early (it is cut off)" if not block else f"is not well-formed: {problem}"
+            )
             detail = f"the XML {what}, line {line}{inside}"
         else:
             detail = f"{error}"

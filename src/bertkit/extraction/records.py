@@ -7,14 +7,25 @@ that what is kept, counted and said does not depend on the number of workers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 BROKEN = "broken"
-"""The reason that `--strict` stops at: an input that is not what it claims to be."""
+BINARY = "binary"
+STOPPING = (BROKEN, BINARY)
+"""The reasons that `--strict` stops at: an input is not what it claims to be."""
 
 LONGEST = 1 << 29
 """Characters of the longest document that is read; every document has to fit in memory."""
+
+
+@dataclass(slots=True)
+class Mended:
+    """What was no text: `bytes` that their encoding does not know, now U+FFFD (as are lone
+    surrogates), and control `characters`, now gone."""
+
+    bytes: int = 0
+    characters: int = 0
 
 
 @dataclass(slots=True)
@@ -28,6 +39,7 @@ class Raw:
         content: the markup or text; None where `path` is to be read.
         path: the file of which the whole is the document.
         context: what the reader knows besides, such as a wiki's names for files and categories.
+        mended: what the reader mended already.
     """
 
     kind: str
@@ -37,6 +49,7 @@ class Raw:
     content: str | None = None
     path: Path | None = None
     context: tuple[str, ...] = ()
+    mended: Mended = field(default_factory=Mended)
 
     @property
     def size(self) -> int:
@@ -48,14 +61,13 @@ class Raw:
 
 @dataclass(slots=True)
 class Extracted:
-    """A document with its text; `notes` name what was mended in it, `digest` and `signature` are
-    what duplicates are known by (filters.py)."""
+    """A document with its text; `digest` and `signature` are what duplicates are known by."""
 
     id: str
     title: str
     text: str
     source: str
-    notes: tuple[str, ...] = ()
+    mended: Mended
     digest: bytes = b""
     signature: bytes = b""
 

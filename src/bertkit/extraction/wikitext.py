@@ -4,8 +4,8 @@ As in the paper (3.1), which takes "only the text passages and ignores lists, ta
 mwparserfromhell reads the markup; this module decides what each piece of it says to a reader:
 
 - What MediaWiki takes out of the text first (comments, <ref>, <math>, <gallery> ...) goes first.
-- Templates go, but for those whose text is a part of the sentence: {{convert|10|mi|km}} is
-  "10 mi", {{lang|fr|mot}} is "mot". A wiki has thousands; only the common ones are known here.
+- Templates go, but for those whose text is a part of the sentence (templates.py). One that left a
+  hole is known by the spaces around it: "weighs {{x}} and" has one, "weighs it{{x}} and" has not.
 - Files, categories and links to other languages go; other links leave their text.
 - Lists, tables, headings and lines of table markup that has lost its table go, and the sections
   that are no text ("See also", "References" ...) with all that is in them.
@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bertkit.extraction.templates import known_template
 from bertkit.text.sentences import split_sentences
 
 # Marks in the flat text; wikitext cannot hold them, for XML forbids these characters.
@@ -32,10 +33,27 @@ _HOLE = "\x03"  # here was something that the sentence needs
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _NOWIKI = re.compile(r"<nowiki\s*>(.*?)</nowiki\s*>|<nowiki\s*/>", re.DOTALL | re.IGNORECASE)
 _NEEDED = ("math", "chem", "ce", "hiero", "score")
-_EXTENSIONS = (
-    "ref references gallery timeline syntaxhighlight source pre imagemap graph mapframe maplink "
-    "templatedata templatestyles categorytree inputbox indicator includeonly section poem"
-).split()
+_EXTENSIONS = [
+    "ref",
+    "references",
+    "gallery",
+    "timeline",
+    "syntaxhighlight",
+    "source",
+    "pre",
+    "imagemap",
+    "graph",
+    "mapframe",
+    "maplink",
+    "templatedata",
+    "templatestyles",
+    "categorytree",
+    "inputbox",
+    "indicator",
+    "includeonly",
+    "section",
+    "poem",
+]
 _CLOSED = re.compile(
     rf"<({'|'.join([*_NEEDED, *_EXTENSIONS])})\b((?:[^<>\"']|\"[^\"<>]*\"|'[^'<>]*')*?)"
     r"(/>|>(?:.*?)</\1\s*>)",
@@ -97,170 +115,20 @@ def _variant(match: re.Match[str]) -> str:
     return next(iter(choices.values()), match[2])
 
 
-# ---- templates -------------------------------------------------------------------------------
-
-_Values = dict[str, str]
-
-
-def _argument(*names: str) -> Callable[[_Values], str]:
-    """The first of the arguments that is there."""
-
-    def choose(values: _Values) -> str:
-        return next((values[name] for name in names if values.get(name)), "")
-
-    return choose
-
-
-def _convert(values: _Values) -> str:
-    """{{convert|10|mi|km}} is "10 mi"; {{convert|5|to|7|kg|lb}} is "5 to 7 kg"."""
-    parts = []
-    for number in range(1, 8):
-        value = values.get(str(number), "")
-        if not value:
-            break
-        ranges = {"-": "–", "–": "–", "and": " and ", "to": " to ", "x": " × ", "by": " by "}
-        ranges |= {"×": " × ", "or": " or ", "to(-)": " to ", "and(-)": " and ", "+/-": " ± "}
-        if value in ranges:
-            parts.append(ranges[value])
-        elif re.match(r"[-−+]?[\d.,/+e]*\d", value):
-            parts.append(value.replace("-", "−", 1) if value.startswith("-") else value)
-        else:
-            unit = _UNITS.get(value, value)
-            return "".join(parts) + " " + unit
-    return "".join(parts)
-
-
-_UNITS = {
-    "sqmi": "square miles", "sqkm": "km²", "km2": "km²", "m2": "m²", "m3": "m³", "cuft": "cubic feet",
-    "sqft": "square feet", "acre": "acres", "mi": "miles", "ft": "feet", "in": "inches",
-    "lb": "lb", "C": "°C", "F": "°F", "K": "K", "km/h": "km/h", "mph": "mph", "kn": "knots",
-    "impgal": "imperial gallons", "usgal": "US gallons", "nmi": "nautical miles", "yd": "yards",
-    "ha": "hectares", "lbf": "lbf", "C-change": "°C", "F-change": "°F", "km3": "km³", "cm3": "cm³",
-    "g/cm3": "g/cm³", "m3/s": "m³/s", "/sqkm": "per km²", "/km2": "per km²", "PD/sqkm": "per km²",
-    "/sqmi": "per square mile", "PD/sqmi": "per square mile", "ftin": "feet", "long ton": "long tons",
-}  # fmt: skip
-
-
-def _fraction(values: _Values) -> str:
-    found = [values[name] for name in "123" if values.get(name)]
-    if len(found) == 3:
-        return f"{found[0]} {found[1]}/{found[2]}"
-    return "/".join(found) if len(found) > 1 else "1/" + "".join(found)
-
-
-def _all(separator: str) -> Callable[[_Values], str]:
-    def join(values: _Values) -> str:
-        return separator.join(value for name, value in values.items() if name.isdigit() and value)
-
-    return join
-
-
-def _constant(text: str) -> Callable[[_Values], str]:
-    return lambda values: text
-
-
-def _quotation(values: _Values) -> str:
-    text = _argument("text", "quote", "1", "content")(values)
-    return f"\n\n{text}\n\n" if text else ""
-
-
-def _as_of(values: _Values) -> str:
-    months = " January February March April May June July August September October November "
-    names = (months + "December").split(" ")[1:]
-    day, month, year = values.get("3", ""), values.get("2", ""), values.get("1", "")
-    if month.isdigit() and 1 <= int(month) <= 12:
-        month = names[int(month) - 1]
-    words = "since" if values.get("since") else "as of"
-    start = words if values.get("lc") else words.capitalize()
-    return values.get("alt") or " ".join(word for word in (start, day, month, year) if word)
-
-
-_TEMPLATES: dict[str, Callable[[_Values], str]] = {
-    **dict.fromkeys(["convert", "cvt", "conv"], _convert),
-    **dict.fromkeys(
-        "nowrap nobr small smaller big larger sc smallcaps sic nobold noitalic visible_anchor vanchor "
-        "sup sub em strong mvar math_text angbr angle_bracket unicode script polytonic math_var "
-        "nihongo2 asiantitle zh-hans zh-hant zh-cn zh-tw mono code tt key keypress abbr tooltip "
-        "linktext wikt-lang_text var samp kbd underline strike no_wrap nw bigger lang-sim "
-        "strikethrough color_text normal text big notatypo typo as_written respell_text "
-        "okina_text nastaliq hebrew chem_text nts formatnum iast shy resize_text nobreak "
-        "midsize large abbrlink".split(),
-        _argument("1"),
-    ),
-    **dict.fromkeys(["lang", "wikt-lang", "transl", "transliteration"], _argument("3", "2", "text")),
-    **dict.fromkeys(["color", "font color", "resize", "hover title", "font"], _argument("2", "1")),
-    **dict.fromkeys(["ill", "interlanguage link", "link-interwiki"], _argument("lt", "1", "en")),
-    **dict.fromkeys(["nihongo", "nihongo3"], _argument("1", "3")),
-    **dict.fromkeys(["quote", "blockquote", "cquote", "quotation", "bquote"], _quotation),
-    **dict.fromkeys(["frac", "fraction", "sfrac"], _fraction),
-    **dict.fromkeys(["as of", "asof"], _as_of),
-    **dict.fromkeys(["circa", "c.", "ca."], lambda v: ("c. " + _all("–")(v)).strip()),
-    **dict.fromkeys(["floruit", "fl."], lambda v: ("fl. " + _all("–")(v)).strip()),
-    **dict.fromkeys(["reign", "r."], lambda v: ("r. " + _all("–")(v)).strip()),
-    **dict.fromkeys(["ndash", "–", "en dash", "nsndns"], _constant("–")),
-    **dict.fromkeys(["mdash", "em dash", "—"], _constant("—")),
-    **dict.fromkeys(["spaced ndash", "snd", "spnd", "sndash", "spaced en dash"], _constant(" – ")),
-    **dict.fromkeys(["nbsp", "space", "spaces", "thinsp", "thin space", "pad"], _constant(" ")),
-    **dict.fromkeys(["·", "dot", "middot", "•", "bullet"], _constant(" · ")),
-    **dict.fromkeys(["'", "apostrophe", "okina", "hamza"], _constant("'")),
-    "'s": _constant("'s"), '"': _constant('"'), "pipe": _constant("|"), "!": _constant("|"),
-    "=": _constant("="), "-'": _constant("'"), "(": _constant("{"), ")": _constant("}"),
-    "bc": _constant("BC"), "ad": _constant("AD"), "bce": _constant("BCE"), "ce": _constant("CE"),
-    "e": lambda v: f"×10^{v.get('1', '')}", "val": lambda v: _value(v),
-    "us$": lambda v: f"US${v.get('1', '')}", "gbp": lambda v: f"£{v.get('1', '')}",
-    "inr": lambda v: f"₹{v.get('1', '')}", "eur": lambda v: f"€{v.get('1', '')}",
-    "euro": lambda v: f"€{v.get('1', '')}", "inrconvert": lambda v: f"₹{_all(' ')(v)}",
-    "flag": _argument("name", "1"), "flagcountry": _argument("name", "1"), "flagu": _argument("1"),
-    "chem": _all(""), "chem2": _argument("1"), "simplenuclide2": _all("-"), "simplenuclide": _all("-"),
-    "eqm": _constant(""), "railgauge": _argument("1"), "track gauge": _argument("1"),
-    "hlist": _all(", "), "plural": _argument("3", "2"),
-    "uss": lambda v: f"USS {v.get('1', '')}", "hms": lambda v: f"HMS {v.get('1', '')}",
-    "ss": lambda v: f"SS {v.get('1', '')}", "ship": lambda v: _all(" ")(dict(list(v.items())[:2])),
-    "iso 639": _argument("1"), "rp": _constant(""),
-    "height": lambda v: " ".join(
-        f"{v[name]} {unit}" for name, unit in (("ft", "ft"), ("in", "in"), ("m", "m"), ("cm", "cm"))
-        if v.get(name)
-    ),
-    "birth date": lambda v: _date(v), "death date": lambda v: _date(v), "date": _all(" "),
-    "start date": lambda v: _date(v), "end date": lambda v: _date(v), "dts": lambda v: _date(v),
-    "inflation": lambda v: v.get("3", ""),
-}  # fmt: skip
-
-
-def _value(values: _Values) -> str:
-    unit = values.get("ul") or values.get("u") or ""
-    power = f"×10^{values['e']}" if values.get("e") else ""
-    error = f" ± {values['2']}" if values.get("2") else ""
-    return f"{values.get('1', '')}{error}{power} {unit}".strip()
-
-
-def _date(values: _Values) -> str:
-    parts = [values.get(name, "") for name in "123"]
-    if parts[0].isdigit() and parts[1].isdigit() and 1 <= int(parts[1]) <= 12:
-        return _as_of({"1": parts[0], "2": parts[1], "3": parts[2], "lc": "1"})[6:]
-    return " ".join(part for part in parts if part)
-
-
-_HIDDEN_ARGUMENTS = ("sortkey", "lk", "abbr", "sp", "adj", "sigfig", "disp", "order")
-
-
-def _template_name(name: str) -> str:
-    return " ".join(name.replace("_", " ").split()).lower()
-
-
 # ---- the tree of the markup to flat text -----------------------------------------------------
 
 _SOFT = "\x04"  # a template went here; whether that left a hole depends on what stands around it
 
+_POWER = re.compile(r"[-−–+]?\d+")
 _PRONUNCIATIONS = ("ipa", "respell", "pron")  # a sentence is whole without them
 _BLOCK_TAGS = frozenset("p div center blockquote section article poem".split())  # noqa: SIM905
 _DROPPED_TAGS = frozenset(
     "table tr td th ul ol dl li dt dd hr caption h1 h2 h3 h4 h5 h6 ref math".split()  # noqa: SIM905
 )
 _LANGUAGE_LINK = re.compile(r"^:?[a-z]{2,3}(-[a-z-]+)?:\S")
-_FILES = ("file", "image", "category", "media", "datei", "bild", "kategorie", "fichier", "catégorie",
-          "archivo", "imagen", "categoría", "文件", "图像", "圖像", "檔案", "分类", "分類", "ファイル",
-          "画像", "カテゴリ", "файл", "изображение", "категория")  # fmt: skip
+_FILES = tuple(
+    ["file", "image", "category", "media", "datei", "bild", "kategorie", "fichier", "catégorie", "archivo", "imagen", "categoría", "文件", "图像", "圖像", "檔案", "分类", "分類", "ファイル", "画像", "カテゴリ", "файл", "изображение", "категория"]
+)
 
 
 class _Flattener:
@@ -316,7 +184,10 @@ class _Flattener:
         elif name == "br":
             self.out.append(" ")
         elif name in _DROPPED_TAGS:
-            self.out.append("\n\n")
+            self.out.append(f"\n{_LIST}\n")
+        elif name == "sup" and self.out and self.out[-1][-1:].isdigit():
+            power = self.text_of(node.contents)  # 10<sup>7</sup> is not 107
+            self.out.append(f"^{power}" if _POWER.fullmatch(power) else power)
         elif node.contents is not None:
             block = name in _BLOCK_TAGS
             self.out.append("\n\n" if block else "")
@@ -327,38 +198,36 @@ class _Flattener:
         self.out.append(f"\n{_HEADING}{node.level}{self.text_of(node.title).strip()}\n")
 
     def _template(self, node: Any) -> None:
-        name = _template_name(self.text_of(node.name))
-        known = _TEMPLATES.get(name)
-        if known is None and name.startswith("lang-"):
-            known = _argument("1")
-        if known is None and name.startswith(_PRONUNCIATIONS):
+        name = " ".join(self.text_of(node.name).replace("_", " ").split()).lower()
+        if name.startswith(_PRONUNCIATIONS):
             return
-        if known is None:
+        shown = known_template(name)
+        if shown is None:
             self.out.append(_SOFT)
             return
         values = {
             self.text_of(parameter.name).strip(): self.text_of(parameter.value).strip()
             for parameter in node.params
         }
-        self.out.append(known(values))
+        self.out.append(shown(values))
 
 
 # ---- flat text to paragraphs -----------------------------------------------------------------
 
 _NO_TEXT_SECTIONS = frozenset(
-    """
-    see also|references|notes|footnotes|external links|further reading|bibliography|sources|citations
-    works cited|notes and references|references and notes|gallery|literature|primary sources
-    secondary sources|general references|explanatory notes|selected bibliography|publications
-    参见|參見|参考文献|參考文獻|外部链接|外部連結|注释|註釋|注釋|相关条目|相關條目|延伸阅读|延伸閱讀
-    参考资料|參考資料|注脚|註腳|关联项目|外部連接|参考|出典|脚注|関連項目|外部リンク|参考書籍
-    literatur|weblinks|einzelnachweise|siehe auch|quellen|anmerkungen
-    voir aussi|références|notes et références|liens externes|bibliographie|annexes|articles connexes
-    véase también|referencias|enlaces externos|notas|bibliografía|literatura
+    name.strip()
+    for name in """
+    see also|references|notes|footnotes|external links|further reading|bibliography|sources
+    citations|works cited|notes and references|references and notes|gallery|literature
+    primary sources|secondary sources|general references|explanatory notes|selected bibliography
+    publications|参见|參見|参考文献|參考文獻|外部链接|外部連結|注释|註釋|注釋|相关条目|相關條目
+    延伸阅读|延伸閱讀|参考资料|參考資料|注脚|註腳|关联项目|外部連接|参考|出典|脚注|関連項目
+    外部リンク|参考書籍|literatur|weblinks|einzelnachweise|siehe auch|quellen|anmerkungen
+    voir aussi|références|notes et références|liens externes|bibliographie|annexes
+    articles connexes|véase también|referencias|enlaces externos|notas|bibliografía|literatura
     примечания|литература|ссылки|см. также|источники
     """.replace("\n", "|").split("|")
 )
-_NO_TEXT_SECTION = frozenset(name.strip() for name in _NO_TEXT_SECTIONS)
 _TABLE_LINE = ("{|", "|", "!", _LIST)
 _LEFTOVER = re.compile(r"\[\[|\]\]|\{\{+|\}\}+|'{2,}|</?[A-Za-z][^<>\n]{0,200}>|\{\|.*|\|\}")
 _HOLE_BEFORE = re.compile(rf"(?<=[^\s.!?。！？{_SOFT}])([  ]+){_SOFT}+(?=[  ]*\S)")
@@ -398,6 +267,11 @@ def _paragraphs(flat: str) -> list[str]:
     def close() -> None:
         nonlocal after_gap
         paragraph = _mend(" ".join(lines))
+        if lines and not paragraph:  # a formula that stood alone
+            lines.clear()
+            close_before_gap()
+            after_gap = True
+            return
         lines.clear()
         if after_gap and paragraph[:1].islower():  # "where x is ...": its beginning went
             paragraph = _join(_sentences(paragraph)[1:])
@@ -420,7 +294,7 @@ def _paragraphs(flat: str) -> list[str]:
             after_gap = False
             level, title = int(line[1]), line[2:].strip().lower()
             if not skipped_level or level <= skipped_level:
-                skipped_level = level if title in _NO_TEXT_SECTION else 0
+                skipped_level = level if title in _NO_TEXT_SECTIONS else 0
         elif skipped_level:
             continue
         elif line.lstrip(" \t" + _SOFT).startswith(_TABLE_LINE):
@@ -479,4 +353,3 @@ def _sentences(text: str) -> list[str]:
 
 def _join(sentences: list[str]) -> str:
     return "".join(sentences).strip()
-

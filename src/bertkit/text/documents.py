@@ -1,7 +1,8 @@
 """Documents: files and folders in, a stream of (identity, text) out.
 
 Comes in: plain text (UTF-8, with or without BOM, any line ends) and JSONL (also packed, as
-`bertkit extract` writes it: .jsonl.zst, .jsonl.gz), as a file, several, or folders. Goes out: one `Document` after another in path order, never more than one in memory.
+`bertkit extract` writes it: .jsonl.zst, .jsonl.gz), as a file, several, or folders. Goes out: one
+`Document` after another in path order, never more than one in memory.
 
 Choices worth knowing:
 - In plain text a document is a file, a paragraph block between blank lines (the reference
@@ -206,8 +207,9 @@ def _walk(folder: Path, skipped: Counter[str]) -> Iterator[Path]:
 def distinct_names(names: dict[Path, str]) -> dict[Path, str]:
     """Names of files by their resolved paths, without two that are the same.
 
-    Of two files with one name both get as many parent folders as tell them apart. So a name does not depend on the order of the inputs: a/x.txt and b/x.txt given as files are
-    "a/x.txt" and "b/x.txt" whichever comes first.
+    Of two files with one name both get as many parent folders as tell them apart. So a name does
+    not depend on the order of the inputs: a/x.txt and b/x.txt given as files are "a/x.txt" and
+    "b/x.txt" whichever comes first.
     """
     names = dict(names)
     while True:
@@ -268,7 +270,8 @@ def _read_jsonl(source: _Source, text_field: str, errors: str) -> Iterator[Docum
                 yield Document(place, document.text, document.named)
 
 
-def _parse_json(line: str, where: str, text_field: str, errors: str) -> Document:
+def parse_object(line: str, where: str) -> dict[str, Any]:
+    """The JSON object of one line of JSONL; UserError, beginning with `where`, if it is none."""
     try:
         record: Any = json.loads(line)
     except json.JSONDecodeError as error:
@@ -279,7 +282,12 @@ def _parse_json(line: str, where: str, text_field: str, errors: str) -> Document
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: not readable as JSON ({error}); mend the line") from None
     if not isinstance(record, dict):
-        raise UserError(f"{where}: a JSON {_json_kind(record)} where an object is expected")
+        raise UserError(f"{where}: a JSON {json_kind(record)} where an object is expected")
+    return record
+
+
+def _parse_json(line: str, where: str, text_field: str, errors: str) -> Document:
+    record = parse_object(line, where)
     if text_field not in record:
         fields = ", ".join(list(record)[:8]) or "none"
         raise UserError(
@@ -287,9 +295,9 @@ def _parse_json(line: str, where: str, text_field: str, errors: str) -> Document
         )
     text, identity = record[text_field], record.get("id")
     if not isinstance(text, str):
-        raise UserError(f"{where}: field {text_field!r} is a {_json_kind(text)}, not a text")
+        raise UserError(f"{where}: field {text_field!r} is a {json_kind(text)}, not a text")
     if identity is not None and (isinstance(identity, bool) or not isinstance(identity, str | int)):
-        raise UserError(f'{where}: field "id" is a {_json_kind(identity)}; use a text or a number')
+        raise UserError(f'{where}: field "id" is a {json_kind(identity)}; use a text or a number')
     named = identity is not None and str(identity) != ""
     name = str(identity) if named else ""
     if _SURROGATE.search(text) or _SURROGATE.search(name):
@@ -302,7 +310,8 @@ def _parse_json(line: str, where: str, text_field: str, errors: str) -> Document
     return Document(name, text.replace("\r\n", "\n").replace("\r", "\n"), named)
 
 
-def _json_kind(value: object) -> str:
+def json_kind(value: object) -> str:
+    """What JSON calls a value of this kind."""
     kinds = {dict: "object", list: "list", str: "text", bool: "truth value", type(None): "null"}
     return kinds.get(type(value), "number")
 
