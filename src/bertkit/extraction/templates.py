@@ -112,7 +112,10 @@ def _money(sign: str) -> Callable[[Values], str]:
 
 # ---- dates and quotations --------------------------------------------------------------------
 
-_MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"]
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September",
+    "October", "November", "December",
+)  # fmt: skip
 
 
 def _date(values: Values) -> str:
@@ -138,7 +141,13 @@ def _either(*names: str, shown: Callable[[Values], str]) -> dict[str, Callable[[
     return dict.fromkeys(names, shown)
 
 
-_FIRST = ["nowrap", "nobr", "small", "smaller", "big", "larger", "large", "sc", "smallcaps", "sic", "nobold", "noitalic", "vanchor", "sup", "sub", "em", "strong", "mvar", "angbr", "unicode", "polytonic", "nihongo2", "zh-hans", "zh-hant", "zh-cn", "zh-tw", "mono", "code", "tt", "key", "keypress", "abbr", "tooltip", "linktext", "var", "samp", "kbd", "strike", "bigger", "nts", "formatnum", "iast", "nobreak", "midsize", "angle_bracket", "visible_anchor", "script/arabic", "script/hebrew", "flagu", "railgauge", "track_gauge", "chem2", "format_price"]
+_FIRST = """
+    nowrap nobr small smaller big larger large sc smallcaps sic nobold noitalic vanchor sup sub em
+    strong mvar angbr unicode polytonic nihongo2 zh-hans zh-hant zh-cn zh-tw mono code tt key
+    keypress abbr tooltip linktext var samp kbd strike bigger nts formatnum iast nobreak midsize
+    angle_bracket visible_anchor script/arabic script/hebrew flagu railgauge track_gauge chem2
+    format_price ipa ipa_link ipaslink ipablink
+""".split()  # noqa: SIM905
 
 _TEMPLATES: dict[str, Callable[[Values], str]] = {
     **{name.replace("_", " "): _argument("1") for name in _FIRST},

@@ -120,15 +120,17 @@ def _variant(match: re.Match[str]) -> str:
 _SOFT = "\x04"  # a template went here; whether that left a hole depends on what stands around it
 
 _POWER = re.compile(r"[-−–+]?\d+")
-_PRONUNCIATIONS = ("ipa", "respell", "pron")  # a sentence is whole without them
+_SOUND = "\x0e"  # a pronunciation went here; outside brackets a sentence is whole without it
+_PRONUNCIATIONS = ("ipa-", "ipac-", "respell", "pron")
 _BLOCK_TAGS = frozenset("p div center blockquote section article poem".split())  # noqa: SIM905
 _DROPPED_TAGS = frozenset(
     "table tr td th ul ol dl li dt dd hr caption h1 h2 h3 h4 h5 h6 ref math".split()  # noqa: SIM905
 )
 _LANGUAGE_LINK = re.compile(r"^:?[a-z]{2,3}(-[a-z-]+)?:\S")
-_FILES = tuple(
-    ["file", "image", "category", "media", "datei", "bild", "kategorie", "fichier", "catégorie", "archivo", "imagen", "categoría", "文件", "图像", "圖像", "檔案", "分类", "分類", "ファイル", "画像", "カテゴリ", "файл", "изображение", "категория"]
-)
+_FILES = """
+    file image category media datei bild kategorie fichier catégorie archivo imagen categoría
+    文件 图像 圖像 檔案 分类 分類 ファイル 画像 カテゴリ файл изображение категория
+""".split()  # noqa: SIM905
 
 
 class _Flattener:
@@ -200,6 +202,7 @@ class _Flattener:
     def _template(self, node: Any) -> None:
         name = " ".join(self.text_of(node.name).replace("_", " ").split()).lower()
         if name.startswith(_PRONUNCIATIONS):
+            self.out.append(_SOUND)
             return
         shown = known_template(name)
         if shown is None:
@@ -232,13 +235,15 @@ _TABLE_LINE = ("{|", "|", "!", _LIST)
 _LEFTOVER = re.compile(r"\[\[|\]\]|\{\{+|\}\}+|'{2,}|</?[A-Za-z][^<>\n]{0,200}>|\{\|.*|\|\}")
 _HOLE_BEFORE = re.compile(rf"(?<=[^\s.!?。！？{_SOFT}])([  ]+){_SOFT}+(?=[  ]*\S)")
 _BRACKETS = re.compile(r"[(（]([^()（）]*)[)）]")
-_INSIDE_START = re.compile(rf"^[\s,;:/•·{_HOLE}、，；：–—-]+(?=\S)|^[\s,;:/{_HOLE}、，；：–—-]+$")
-_INSIDE_MIDDLE = re.compile(rf"(?:[^\s,;(]*:\s*)?{_HOLE}+\s*|([,;，；、])\s*(?=[,;，；、])")
+_INSIDE_START = re.compile(r"^[\s,;:/•·、，；：–—-]+(?=\S)|^[\s,;:/、，；：–—-]+$")
+_INSIDE_MIDDLE = re.compile(r"([,;，；、])\s*(?=[,;，；、])")
 _INSIDE_END = re.compile(r"[\s,;:，；：、/–-]+$")
+_PARTS = re.compile(r"([,;，；、])")
+_FEW_WORDS = 4
 _SPACE = re.compile(r"[ \t\u00a0\u2002-\u200a\u202f\u205f\r\f\v]+")
 _BEFORE_MARK = re.compile(r" +([,.;:!?)\]’”](?![^\s\d]*\w)|[,;)\]])")
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2028\u2029\u2060\ufeff]")
-_SENTENCE_END = re.compile(r"[.!?。！？…؟।\"”’»」』)）]\W{0,3}$")
+_SENTENCE_END = re.compile(r"[.!?。！？…؟।][\"'”’»」』)）\]\s]*$")
 
 
 _DONE = str.maketrans("()（）", "\x05\x06\x07\x08")  # brackets that are mended
@@ -311,13 +316,13 @@ def _paragraphs(flat: str) -> list[str]:
 def _mend(text: str) -> str:
     """A paragraph without what removed markup leaves: holes, empty brackets, doubled spaces."""
     text = _LEFTOVER.sub("", text)
-    text = _HOLE_BEFORE.sub(rf"\1{_HOLE}", text).replace(_SOFT, "")
     text = _INVISIBLE.sub("", text)
     text = _SPACE.sub(" ", text)
     count = 1
     while count:  # from the innermost brackets outwards
         text, count = _BRACKETS.subn(_mend_brackets, text)
-    text = text.translate(_DONE_BACK)
+    text = text.translate(_DONE_BACK).replace(_SOUND, "")
+    text = _HOLE_BEFORE.sub(rf"\1{_HOLE}", text).replace(_SOFT, "")
     if _HOLE in text:
         text = _without_holes(text)
     text = _BEFORE_MARK.sub(r"\1", text)
@@ -325,13 +330,22 @@ def _mend(text: str) -> str:
 
 
 def _mend_brackets(match: re.Match[str]) -> str:
-    inside = match[1]
+    """Brackets without what hangs on a hole: "(named {{x}}, plural As; {{y}})" is "(plural As)"."""
+    whole, inside = match[0], match[1]
+    if _HOLE in inside:
+        return ""
+    if _SOFT in inside or _SOUND in inside:
+        parts = _PARTS.split(inside)  # part, mark, part, mark, part
+        for number in range(0, len(parts), 2):
+            words = parts[number].replace(_SOUND, _SOFT).split(_SOFT)
+            few = len(" ".join(words).split()) < _FEW_WORDS
+            parts[number] = "" if len(words) > 1 and few else "".join(words)
+        inside = "".join(parts)
     inside = _INSIDE_MIDDLE.sub("", inside)
     inside = _INSIDE_START.sub("", inside)
     inside = _INSIDE_END.sub("", inside)
     if not inside.strip():
         return ""
-    whole = match[0]
     return f"{whole[0]}{inside}{whole[-1]}".translate(_DONE)
 
 
