@@ -56,8 +56,10 @@ _UNITS = {
     "impgal": "imperial gallons", "usgal": "US gallons", "U.S.gal": "US gallons", "ha": "hectares",
     "/sqkm": "per km²", "/km2": "per km²", "PD/sqkm": "per km²", "PD/km2": "per km²",
     "/sqmi": "per square mile", "PD/sqmi": "per square mile", "long ton": "long tons",
-    "short ton": "short tons", "e6acre": "million acres", "e6km2": "million km²",
+    "short ton": "short tons", "carat": "carats", "oilbbl": "barrels",
+    "oilbbl/d": "barrels per day",
 }  # fmt: skip
+_POWERS = {"e3": "thousand ", "e6": "million ", "e9": "billion ", "k": "thousand ", "M": "million "}
 _NUMBER = re.compile(r"[-−+]?[\d.,/+e]*\d\.?")
 
 
@@ -69,11 +71,11 @@ def _convert(values: Values) -> str:
         if value in _RANGES and shown:
             shown += _RANGES[value]
         elif _NUMBER.fullmatch(value):
-            shown += value.replace("-", "−")
+            shown += _number(value)
         elif not value or not shown:
             break
         else:
-            unit = _UNITS.get(value, value)
+            unit = _unit(value)
             if values.get("adj") in ("on", "mid"):
                 unit = {"feet": "foot", "inches": "inch"}.get(unit, unit.removesuffix("s"))
                 return f"{shown}-{unit}"
@@ -82,6 +84,24 @@ def _convert(values: Values) -> str:
                 break
             shown += " "
     return shown
+
+
+def _number(value: str) -> str:
+    """1234 is "1,234" and -5 "−5", as the template writes them."""
+    if value.isdecimal() and len(value) > 3:
+        return f"{int(value):,}"
+    return value.replace("-", "−")
+
+
+def _unit(name: str) -> str:
+    """The unit in words where its code is none: "koilbbl/d" is "thousand barrels per day"."""
+    if name in _UNITS:
+        return _UNITS[name]
+    for prefix, word in _POWERS.items():
+        rest = name.removeprefix(prefix)
+        if rest != name and (rest in _UNITS or prefix.startswith("e")):
+            return word + _UNITS.get(rest, rest)
+    return name
 
 
 def _is_smaller(values: Values, number: int) -> bool:

@@ -26,6 +26,7 @@ from bertkit.text.sentences import split_sentences
 # Marks in the flat text; wikitext cannot hold them, for XML forbids these characters.
 _LIST = "\x01"  # a line that begins with it is a list's
 _HEADING = "\x02"
+_PREFORMATTED = "\x0f"  # MediaWiki shows such lines as they are: code, figures
 _HOLE = "\x03"  # here was something that the sentence needs
 
 # ---- before parsing --------------------------------------------------------------------------
@@ -62,6 +63,7 @@ _CLOSED = re.compile(
 _LEFT = re.compile(
     rf"</?(?:{'|'.join([*_NEEDED, *_EXTENSIONS])}|noinclude|onlyinclude)\b[^<>]*>", re.IGNORECASE
 )
+_PREFORMATTED_LINE = re.compile(r"^ +(?=[^\s|!{}<\[*#:;=])", re.MULTILINE)
 _SWITCH = re.compile(r"__[A-Z]{3,}__")
 _VARIANT = re.compile(r"-\{(?:([A-Za-z-]+)\|)?([^{}]*)\}-")
 _MARKUP = str.maketrans({character: f"&#{ord(character)};" for character in "[]{}|'<>*#:;=!-"})
@@ -91,6 +93,7 @@ def _without_files(text: str, files: frozenset[str]) -> str:
 
 
 def _prepare(text: str, files: frozenset[str]) -> str:
+    text = _PREFORMATTED_LINE.sub(_PREFORMATTED, text)
     text = _COMMENT.sub("", text)
     text = _NOWIKI.sub(lambda match: (match[1] or "").translate(_MARKUP), text)
     text = _CLOSED.sub(lambda match: _HOLE if match[1].lower() in _NEEDED else "", text)
@@ -120,6 +123,7 @@ def _variant(match: re.Match[str]) -> str:
 _SOFT = "\x04"  # a template went here; whether that left a hole depends on what stands around it
 
 _POWER = re.compile(r"[-−–+]?\d+")
+_INVERSE = re.compile(r"[-−–]\d+")
 _SOUND = "\x0e"  # a pronunciation went here; outside brackets a sentence is whole without it
 _PRONUNCIATIONS = ("ipa-", "ipac-", "respell", "pron")
 _BLOCK_TAGS = frozenset("p div center blockquote section article poem".split())  # noqa: SIM905
@@ -176,8 +180,7 @@ class _Flattener:
             self.out.append(shown or re.sub(r"\s*\([^()]*\)$", "", title.rpartition(":")[2]))
 
     def _external(self, node: Any) -> None:
-        if node.title is not None:
-            self.out.append(self.text_of(node.title))
+        self.out.append(_SOFT if node.title is None else self.text_of(node.title))
 
     def _tag(self, node: Any) -> None:
         name = str(node.tag).strip().lower()
@@ -187,9 +190,11 @@ class _Flattener:
             self.out.append(" ")
         elif name in _DROPPED_TAGS:
             self.out.append(f"\n{_LIST}\n")
-        elif name == "sup" and self.out and self.out[-1][-1:].isdigit():
-            power = self.text_of(node.contents)  # 10<sup>7</sup> is not 107
-            self.out.append(f"^{power}" if _POWER.fullmatch(power) else power)
+        elif name == "sup" and self.out and node.contents is not None:
+            power = self.text_of(node.contents)  # 10<sup>7</sup> is not 107, nor m<sup>-2</sup> m-2
+            digit = self.out[-1][-1:].isdigit()
+            is_power = (_POWER if digit else _INVERSE).fullmatch(power)
+            self.out.append(f"^{power}" if is_power else power)
         elif node.contents is not None:
             block = name in _BLOCK_TAGS
             self.out.append("\n\n" if block else "")
@@ -234,12 +239,14 @@ _NO_TEXT_SECTIONS = frozenset(
 _TABLE_LINE = ("{|", "|", "!", _LIST)
 _LEFTOVER = re.compile(r"\[\[|\]\]|\{\{+|\}\}+|'{2,}|</?[A-Za-z][^<>\n]{0,200}>|\{\|.*|\|\}")
 _HOLE_BEFORE = re.compile(rf"(?<=[^\s.!?。！？{_SOFT}])([  ]+){_SOFT}+(?=[  ]*\S)")
+_HOLE_AT_START = re.compile(rf"^{_SOFT}+(?= +[a-z])")
 _BRACKETS = re.compile(r"[(（]([^()（）]*)[)）]")
 _INSIDE_START = re.compile(r"^[\s,;:/•·、，；：–—-]+(?=\S)|^[\s,;:/、，；：–—-]+$")
 _INSIDE_MIDDLE = re.compile(r"([,;，；、])\s*(?=[,;，；、])")
 _INSIDE_END = re.compile(r"[\s,;:，；：、/–-]+$")
 _PARTS = re.compile(r"([,;，；、])")
 _FEW_WORDS = 4
+_LEADING = re.compile(r"(?:e\.g|i\.e|cf|see|see also|see e\.g|from|via)\.?", re.IGNORECASE)
 _SPACE = re.compile(r"[ \t\u00a0\u2002-\u200a\u202f\u205f\r\f\v]+")
 _BEFORE_MARK = re.compile(r" +([,.;:!?)\]’”](?![^\s\d]*\w)|[,;)\]])")
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2028\u2029\u2060\ufeff]")
@@ -307,6 +314,9 @@ def _paragraphs(flat: str) -> list[str]:
             after_gap = True
         elif not line.strip(" \t" + _SOFT):
             close()
+        elif line.startswith(_PREFORMATTED):
+            close_before_gap()
+            after_gap = True
         else:
             lines.append(line)
     close_before_gap()
@@ -321,7 +331,8 @@ def _mend(text: str) -> str:
     count = 1
     while count:  # from the innermost brackets outwards
         text, count = _BRACKETS.subn(_mend_brackets, text)
-    text = text.translate(_DONE_BACK).replace(_SOUND, "")
+    text = text.translate(_DONE_BACK).replace(_SOUND, "").replace(_PREFORMATTED, "")
+    text = _HOLE_AT_START.sub(_HOLE, text)
     text = _HOLE_BEFORE.sub(rf"\1{_HOLE}", text).replace(_SOFT, "")
     if _HOLE in text:
         text = _without_holes(text)
@@ -344,7 +355,7 @@ def _mend_brackets(match: re.Match[str]) -> str:
     inside = _INSIDE_MIDDLE.sub("", inside)
     inside = _INSIDE_START.sub("", inside)
     inside = _INSIDE_END.sub("", inside)
-    if not inside.strip():
+    if not inside.strip() or _LEADING.fullmatch(inside):
         return ""
     return f"{whole[0]}{inside}{whole[-1]}".translate(_DONE)
 
