@@ -72,11 +72,11 @@ def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Extracts from paths with options, in this process; the result and the documents."""
 
     def call(*inputs: str | Path, **options: Any) -> tuple[ExtractResult, list[dict[str, Any]]]:
-        options.setdefault("output", str(tmp_path / "out" / "docs.jsonl"))
+        options.setdefault("output", str(tmp_path_factory.mktemp("out") / "docs.jsonl"))
         options.setdefault("workers", 1)
         config = ExtractConfig(inputs=[str(path) for path in inputs], quiet=True, **options)
         return extract(config), read_jsonl(config.output)

@@ -111,14 +111,18 @@ def _declared(data: bytes) -> str | None:
 
 
 def _by_zeros(data: bytes) -> str | None:
-    """UTF-16 without a mark: of Western text every other byte is zero; of Chinese the line ends."""
+    """UTF-16 without a mark: of the two ways to read it, the one that gives common characters."""
     sample = data[: _SAMPLE & ~1]
-    even, odd = sample[::2].count(0), sample[1::2].count(0)
-    if max(even, odd) < max(1, len(sample) // 400) or min(even, odd) * 20 > max(even, odd):
+    if 0 not in sample:
         return None
-    name = "utf-16-le" if odd > even else "utf-16-be"
-    text = sample.decode(name, "replace")
-    return name if text.count("\ufffd") + len(_CONTROL.findall(text)) < len(text) / 100 else None
+    best, most = None, 0.1
+    for name in ("utf-16-le", "utf-16-be"):
+        text = sample.decode(name, "replace")
+        broken = text.count("\ufffd") + len(_CONTROL.findall(text))
+        common = sum(character in _ANY_COMMON for character in text) / len(text)
+        if broken * 100 <= len(text) and common > most:
+            best, most = name, common
+    return best
 
 
 def _detected(data: bytes) -> str | None:
@@ -135,8 +139,20 @@ def _detected(data: bytes) -> str | None:
     for name in ("gb18030", "big5hkscs", "cp932", "euc_kr"):
         if _reads_as_east_asian(sample, name):
             return name
-    best = from_bytes(sample, enable_fallback=False).best()
-    return _wide(best.encoding) if best is not None else None
+    matches = list(from_bytes(sample, enable_fallback=False))
+    if not matches:
+        return None
+    # of several that fit equally well, the one that most files are in
+    equal = {
+        name
+        for match in matches
+        if match.chaos <= matches[0].chaos + 0.01 and match.coherence >= matches[0].coherence - 0.05
+        for name in match.could_be_from_charset
+    }
+    return _wide(next((name for name in _USUAL if name in equal), matches[0].encoding))
+
+
+_USUAL = ("cp1252", "cp1251", "koi8_r", "cp1250", "cp1253", "cp1254", "cp1255", "cp1256")
 
 
 _COMMON = {
@@ -146,6 +162,8 @@ _COMMON = {
     "euc_kr": "이다는을에의가를고로한은하지도기사어서리아나대",
 }  # fmt: skip
 """The most frequent characters of running text."""
+
+_ANY_COMMON = frozenset(" \netaoinsrhldu<>=" + "оеаинтсрвл" + "".join(_COMMON.values()))
 
 
 def _reads_as_east_asian(sample: bytes, name: str) -> bool:

@@ -36,13 +36,12 @@ def read_hub(name: str, fields: Fields) -> Iterator[Raw | Dropped]:
     except ImportError:
         raise UserError(f'{name} needs the package datasets; pip install "bertkit[hub]"') from None
     path, configuration, split = parse_name(name)
-    source = name.removeprefix(PREFIX)
     rows = _load(datasets, name, path, configuration, split)
     try:
         for number, record in enumerate(rows, start=1):
             if number == 1:
                 fields.check(record, name)
-            yield to_raw(record, fields, source, number)
+            yield to_raw(record, fields, name, number)
     except UserError:
         raise
     except Exception as error:  # the library has no error of its own for a lost connection
