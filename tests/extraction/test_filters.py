@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bertkit.extraction.filters import NearIndex, digest, language_of, signature
+from bertkit.extraction.filters import NearIndex, digest, languages_of, signature
 
 from .conftest import Run
 
@@ -65,7 +65,7 @@ def test_signatures_do_not_depend_on_case_or_white_space_and_know_chinese() -> N
     ],
 )
 def test_a_language_is_known(code: str, sample: str) -> None:
-    assert language_of(sample) == code
+    assert code in languages_of(sample)
 
 
 def test_filters_are_counted_with_examples(tmp_path: Path, run: Run) -> None:

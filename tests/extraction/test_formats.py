@@ -16,7 +16,7 @@ import pytest
 from bertkit.errors import UserError
 from bertkit.extraction.hub import parse_name
 
-from .conftest import Run, write_epub
+from .conftest import Run, dump, page, write_epub
 
 PARAGRAPH = "The town lies on a river, and people have lived there for more than a thousand years. "
 PAGE = f"""<html><head><meta charset="{{0}}"><title>A &amp; B</title>
@@ -202,3 +202,25 @@ def test_a_local_data_set_is_read_with_datasets(
     folder.mkdir()
     (folder / "train.jsonl").write_text('{"text": "One."}\n{"text": "Two."}\n')
     assert [line["text"] for line in run(f"hub:{folder}")[1]] == ["One.", "Two."]
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "content"),
+    [
+        ("a.html", "trafilatura", b"<p>x</p>"),
+        ("a.xml", "mwparserfromhell", dump(page("A", "A is.")).encode()),
+        ("a.parquet", "pyarrow", b"PAR1"),
+    ],
+)
+def test_a_missing_package_is_the_users_to_install(
+    name: str,
+    package: str,
+    content: bytes,
+    tmp_path: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UserError, match=r'pip install "bertkit\[extract\]"'):
+        run(tmp_path / name)

@@ -14,7 +14,7 @@ from pathlib import Path
 from bertkit.errors import UserError
 from bertkit.extraction.encodings import BinaryFile, clean, decode
 from bertkit.extraction.epub import epub_to_text
-from bertkit.extraction.filters import digest, language_of, signature
+from bertkit.extraction.filters import digest, languages_of, signature
 from bertkit.extraction.html import html_to_text
 from bertkit.extraction.plain import to_paragraphs, without_gutenberg
 from bertkit.extraction.records import BINARY, BROKEN, LONGEST, Dropped, Extracted, Mended, Raw
@@ -49,6 +49,11 @@ class Converter:
             return drop(BROKEN, f"is no whole zip: {error}")
         except MemoryError:
             raise
+        except ImportError as error:
+            raise UserError(
+                f"{raw.kind} needs a package that is missing ({error}); "
+                'pip install "bertkit[extract]"'
+            ) from None
         except Exception as error:
             return drop(BROKEN, damage(error) or _line(error))
         title = raw.title or title
@@ -56,8 +61,8 @@ class Converter:
             return drop("empty", title)
         if len(text) < self.min_characters:
             return drop("too short", f"{len(text)} characters")
-        if self.languages and (language := language_of(text)) not in self.languages:
-            return drop("other language", f"{language}: {text[:60]}")
+        if self.languages and not self.languages.intersection(codes := languages_of(text)):
+            return drop("other language", f"{codes[0]}: {text[:60]}")
         return Extracted(
             id=clean(raw.id, Mended()),
             title=" ".join(clean(title, Mended()).split()),

@@ -15,7 +15,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import UserError
+from bertkit.extraction.encodings import decode
+from bertkit.extraction.records import Mended
 
 _LARGEST = 1 << 28
 """Bytes of the largest member, unpacked; a book's whole text is seldom over 10 MB."""
@@ -70,16 +71,9 @@ def _read(book: zipfile.ZipFile, name: str) -> bytes:
     return data
 
 
-def _lxml() -> Any:
-    try:
-        from lxml import etree
-    except ImportError:
-        raise UserError('EPUB needs the package lxml; pip install "bertkit[extract]"') from None
-    return etree
-
-
 def _xml(data: bytes) -> Any:
-    etree = _lxml()
+    from lxml import etree
+
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
     try:
         return etree.fromstring(data, parser)
@@ -114,9 +108,7 @@ def _spine(package: Any) -> list[str]:
 
 def page_paragraphs(data: bytes) -> list[str]:
     """The paragraphs of an XHTML page, in order."""
-    etree = _lxml()
-    from bertkit.extraction.encodings import decode
-    from bertkit.extraction.records import Mended
+    from lxml import etree
 
     text = decode(data, None, Mended())
     text = re.sub(r"^\s*<\?xml[^>]*\?>", "", text)

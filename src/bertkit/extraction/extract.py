@@ -25,7 +25,7 @@ from bertkit.errors import UserError, sigterm_interrupts
 from bertkit.extraction.config import ExtractConfig
 from bertkit.extraction.convert import Converter
 from bertkit.extraction.encodings import check_encoding
-from bertkit.extraction.filters import NearIndex
+from bertkit.extraction.filters import NearIndex, known_languages
 from bertkit.extraction.inputs import Input, find_inputs, read_input
 from bertkit.extraction.records import STOPPING, Dropped, Extracted, Raw
 from bertkit.files import disk_errors, writing, zstandard
@@ -39,7 +39,7 @@ EXAMPLES = 5
 """How many dropped documents the report names for each reason."""
 
 SUFFIXES = (".jsonl", ".jsonl.zst", ".jsonl.gz")
-ZSTANDARD_LEVEL = 9
+ZSTANDARD_LEVEL = 3
 GZIP_LEVEL = 6
 
 
@@ -153,9 +153,11 @@ def _check(config: ExtractConfig) -> None:
         raise UserError(f"near is {config.near}; give a share above 0, up to 1")
     if config.encoding is not None:
         check_encoding(config.encoding)
-    for code in config.language:
-        if not (code.isascii() and code.isalpha() and code.islower() and len(code) in (2, 3)):
-            raise UserError(f"language is {code!r}; give codes as en, zh or de")
+    if config.language:
+        known = known_languages()
+        for code in config.language:
+            if code not in known:
+                raise UserError(f"language is {code!r}; known are {', '.join(known)}")
     if not config.output.endswith(SUFFIXES):
         raise UserError(f"the output {config.output} must end in {', '.join(SUFFIXES)}")
 

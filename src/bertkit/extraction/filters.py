@@ -23,6 +23,7 @@ SHINGLE = 5
 """Words in a sequence; of Chinese and Japanese, characters."""
 
 _LANGUAGE_SAMPLE = 4000
+_VARIETY_OF = {"wuu": "zh", "yue": "zh", "arz": "ar", "ary": "ar", "nn": "no", "nb": "no"}
 _BLOCK = 4096
 _WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]|[^\W\u3040-\u30ff\u3400-\u9fff]+"
@@ -41,10 +42,15 @@ def need(package: str, option: str) -> Any:
         ) from None
 
 
-def language_of(text: str) -> str:
-    """The ISO 639-1 code of the language that the beginning of a text is in."""
+def languages_of(text: str) -> tuple[str, ...]:
+    """The code of the language that a text begins in, and of the one that this is a variety of."""
     code: str = need("py3langid", "--language").classify(text[:_LANGUAGE_SAMPLE])[0]
-    return code
+    return (code, _VARIETY_OF[code]) if code in _VARIETY_OF else (code,)
+
+
+def known_languages() -> list[str]:
+    """The codes that `languages_of` can give."""
+    return sorted(code for code, _ in need("py3langid", "--language").rank("text"))
 
 
 def digest(text: str) -> bytes:

@@ -6,20 +6,14 @@ import html
 import re
 from typing import Any
 
-from bertkit.errors import UserError
-
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 
 
 def html_to_text(page: str) -> tuple[str, str]:
     """Title and main text, paragraphs divided by a blank line; ("", "") for an empty page."""
-    try:
-        import trafilatura
-    except ImportError:
-        raise UserError(
-            'HTML needs the package trafilatura; pip install "bertkit[extract]"'
-        ) from None
+    import trafilatura
+
     if not page.strip():
         return "", ""
     found: Any = trafilatura.bare_extraction(

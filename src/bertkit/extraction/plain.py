@@ -27,7 +27,6 @@ _LONG_BLOCK = 15
 
 _CJK = re.compile("[\u2e80-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef]")
 _SENTENCE_END = re.compile(r"[.!?。！？…][\"'”’»」』)）]*$")
-_SPACE = re.compile(r"[^\S\n]+")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 
 # "*** START OF THE PROJECT GUTENBERG EBOOK EMMA ***", and before 2006 "*END*THE SMALL PRINT!..."
@@ -57,6 +56,8 @@ def without_gutenberg(text: str) -> tuple[str, str]:
 
     A text without these marks comes back as it was.
     """
+    if "gutenberg" not in text.lower():
+        return text, ""
     start = _START.search(text[:100_000])
     end = _END.search(text, start.end() if start else 0)
     if start is None and end is None:
@@ -72,11 +73,11 @@ def without_gutenberg(text: str) -> tuple[str, str]:
 def to_paragraphs(text: str) -> str:
     """Text whose paragraphs are one line each, divided by a blank line."""
     if "\n" not in text.strip("\n"):
-        return _SPACE.sub(" ", text).strip()
+        return " ".join(text.split())
     lines = [line.expandtabs(4).rstrip() for line in text.split("\n")]
     width = _wrapping_width(lines)
     if not width:
-        return "\n\n".join(filter(None, (_SPACE.sub(" ", line).strip() for line in lines)))
+        return "\n\n".join(filter(None, (" ".join(line.split()) for line in lines)))
     words = {word for line in lines for word in _WORD.findall(line)} if "-\n" in text else set()
     found, block = [], []
     for line in [*lines, ""]:
@@ -147,4 +148,4 @@ def _join(lines: list[str], words: set[str]) -> str:
             text = (text[:-1] if together in words else text) + line
         else:
             text += " " + line
-    return _SPACE.sub(" ", text)
+    return " ".join(text.split())

@@ -247,7 +247,6 @@ _INSIDE_END = re.compile(r"[\s,;:，；：、/–-]+$")
 _PARTS = re.compile(r"([,;，；、])")
 _FEW_WORDS = 4
 _LEADING = re.compile(r"(?:e\.g|i\.e|cf|see|see also|see e\.g|from|via)\.?", re.IGNORECASE)
-_SPACE = re.compile(r"[ \t\u00a0\u2002-\u200a\u202f\u205f\r\f\v]+")
 _BEFORE_MARK = re.compile(r" +([,.;:!?)\]’”](?![^\s\d]*\w)|[,;)\]])")
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2028\u2029\u2060\ufeff]")
 _SENTENCE_END = re.compile(r"[.!?。！？…؟।][\"'”’»」』)）\]\s]*$")
@@ -327,7 +326,7 @@ def _mend(text: str) -> str:
     """A paragraph without what removed markup leaves: holes, empty brackets, doubled spaces."""
     text = _LEFTOVER.sub("", text)
     text = _INVISIBLE.sub("", text)
-    text = _SPACE.sub(" ", text)
+    text = " ".join(text.split())
     count = 1
     while count:  # from the innermost brackets outwards
         text, count = _BRACKETS.subn(_mend_brackets, text)
@@ -337,7 +336,7 @@ def _mend(text: str) -> str:
     if _HOLE in text:
         text = _without_holes(text)
     text = _BEFORE_MARK.sub(r"\1", text)
-    return _SPACE.sub(" ", text).strip(" ")
+    return " ".join(text.split())
 
 
 def _mend_brackets(match: re.Match[str]) -> str:
