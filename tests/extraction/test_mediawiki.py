@@ -166,5 +166,5 @@ def test_a_real_dump_gives_its_articles(shared_data: Path, run: Run) -> None:
     assert result.dropped == {"redirect": 99, "empty": 3, "not an article": 1}
     assert len(lines) == 103
     leftovers = [line for line in lines if set("{|}") & set(line["text"])]
-    assert len(leftovers) <= 8
+    assert len(leftovers) <= 2
     assert not any("<ref" in line["text"] or "[[" in line["text"] for line in lines)

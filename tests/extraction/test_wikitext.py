@@ -75,6 +75,12 @@ def test_what_a_reader_sees_as_sentences_is_kept(wikitext: str, text: str) -> No
             "It is given. By this:\n:<math>x</math>\nwhere x is one. So it is.",
             "It is given.\n\nSo it is.",
         ),
+        ("So it is. The lists below are long. See the following.\n* A", "So it is."),
+        (
+            "He died the following year.\n* A\n\n== B ==\nIn the following.\n== C ==",
+            "He died the following year.\n\nIn the following.",
+        ),
+        ("It walks (see the film at<ref>x</ref>).", "It walks."),
         ("So we have:\n<math>x</math>\n\nDone.", "Done."),
         ("It ends. The last has no end", "It ends."),
         ("{{Harvtxt|A|1999}} offer an idea. It is.", "It is."),

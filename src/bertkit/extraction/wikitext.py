@@ -246,7 +246,15 @@ _INSIDE_MIDDLE = re.compile(r"([,;，；、])\s*(?=[,;，；、])")
 _INSIDE_END = re.compile(r"[\s,;:，；：、/–-]+$")
 _PARTS = re.compile(r"([,;，；、])")
 _FEW_WORDS = 4
-_LEADING = re.compile(r"(?:e\.g|i\.e|cf|see|see also|see e\.g|from|via)\.?", re.IGNORECASE)
+_LEADS_ON = re.compile(
+    r"\b(?:(?<!days )following(?! (?:year|day|month|week|season|decade|century|morning))"
+    r"|below(?! (?:the|a|\d)))\b"
+    "|以下|如下|下列",
+    re.IGNORECASE,
+)
+_LEADING = re.compile(
+    r"(?:e\.g|i\.e|cf|see|see also|see e\.g|via)\.?|(?:\w+ ){0,3}(?:at|by|from|of)", re.IGNORECASE
+)
 _BEFORE_MARK = re.compile(r" +([,.;:!?)\]’”](?![^\s\d]*\w)|[,;)\]])")
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2028\u2029\u2060\ufeff]")
 _SENTENCE_END = re.compile(r"[.!?。！？…؟।][\"'”’»」』)）\]\s]*$")
@@ -292,16 +300,18 @@ def _paragraphs(flat: str) -> list[str]:
             found.append(paragraph)
             after_gap = False
 
-    def close_before_gap() -> None:
-        """Takes away the sentence that led to what goes: "The members are:"."""
+    def close_before_gap(heading: bool = False) -> None:
+        """Takes away the sentences that led to what goes: "The members are:", "See below."."""
         close()
-        if found and found[-1].endswith((":", "：")):
-            shortened = _join(_sentences(found.pop())[:-1])
-            found.extend([shortened] if shortened else [])
+        while found and not after_gap:
+            *others, last = _sentences(found[-1])
+            if not last.endswith((":", "：")) and (heading or not _LEADS_ON.search(last)):
+                return
+            found[-1:] = [_join(others)] if others else []
 
     for line in flat.split("\n"):
         if line.startswith(_HEADING):
-            close_before_gap()
+            close_before_gap(heading=True)
             after_gap = False
             level, title = int(line[1]), line[2:].strip().lower()
             if not skipped_level or level <= skipped_level:
@@ -318,7 +328,7 @@ def _paragraphs(flat: str) -> list[str]:
             after_gap = True
         else:
             lines.append(line)
-    close_before_gap()
+    close_before_gap(heading=True)
     return found
 
 
