@@ -248,7 +248,7 @@ _PARTS = re.compile(r"([,;，；、])")
 _FEW_WORDS = 4
 _LEADS_ON = re.compile(
     r"\b(?:(?<!days )following(?! (?:year|day|month|week|season|decade|century|morning))"
-    r"|below(?! (?:the|a|\d)))\b"
+    r"|below(?! (?:the\b|a\b|\d)))\b"
     "|以下|如下|下列",
     re.IGNORECASE,
 )
