@@ -20,6 +20,8 @@ from bertkit.errors import UserError
 if TYPE_CHECKING:
     from bertkit.corpus.config import PrepareConfig as PrepareConfig
     from bertkit.corpus.prepare import prepare as prepare
+    from bertkit.extraction.config import ExtractConfig as ExtractConfig
+    from bertkit.extraction.extract import extract as extract
     from bertkit.inference.config import EmbedConfig as EmbedConfig
     from bertkit.inference.config import FillConfig as FillConfig
     from bertkit.inference.config import PredictConfig as PredictConfig
@@ -46,6 +48,7 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "EmbedConfig": "bertkit.inference.config:EmbedConfig",
     "EvaluateConfig": "bertkit.tasks.config:EvaluateConfig",
+    "ExtractConfig": "bertkit.extraction.config:ExtractConfig",
     "FillConfig": "bertkit.inference.config:FillConfig",
     "FinetuneConfig": "bertkit.tasks.config:FinetuneConfig",
     "InspectConfig": "bertkit.journey.config:InspectConfig",
@@ -57,6 +60,7 @@ _EXPORTS = {
     "VocabConfig": "bertkit.text.config:VocabConfig",
     "embed": "bertkit.inference.embed:embed",
     "evaluate": "bertkit.tasks.evaluate:evaluate",
+    "extract": "bertkit.extraction.extract:extract",
     "fill": "bertkit.inference.fill:fill",
     "finetune": "bertkit.tasks.finetune:finetune",
     "inspect": "bertkit.journey.inspect:inspect",

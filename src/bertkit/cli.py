@@ -59,6 +59,12 @@ COMMANDS = {
             "bertkit quickstart",
         ),
         (
+            "extract",
+            "Make documents from Wikipedia dumps, EPUB, HTML, text and tables",
+            "bertkit extract enwiki-pages-articles.xml.bz2 -o wiki.jsonl.zst",
+            "bertkit extract books/ -o books.jsonl --language en --deduplicate near",
+        ),
+        (
             "vocab",
             "Learn a WordPiece vocabulary from text",
             "bertkit vocab texts/ -o my-vocab",

@@ -1,17 +1,28 @@
-"""Files that are whole or absent: outputs are written beside their place and moved into it."""
+"""Files that are whole or absent: outputs are written beside their place and moved into it.
+
+And packed files: gzip, bzip2, xz and Zstandard are unpacked while they are read, never on disk.
+"""
 
 from __future__ import annotations
 
+import bz2
 import errno
+import gzip
 import hashlib
+import io
+import lzma
 import os
 import re
 import shutil
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 from bertkit.errors import UserError
+
+_BLOCK = 1 << 16
 
 
 @contextmanager
@@ -137,6 +148,92 @@ def sha256(path: str | os.PathLike[str]) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def open_unpacked(path: str | os.PathLike[str]) -> BinaryIO:
+    """Opens a file to read its bytes, unpacked where its first ones say that it is packed.
+
+    Several packed streams end to end (multistream dumps) read as one.
+
+    Raises:
+        UserError: the package zstandard is needed and missing.
+        OSError, EOFError, zlib.error, lzma.LZMAError: while reading; see `damage`.
+    """
+    with open(path, "rb") as file:
+        magic = file.read(6)
+    if magic[:2] == b"\x1f\x8b":
+        return cast(BinaryIO, gzip.open(path))
+    if magic[:3] == b"BZh":
+        return cast(BinaryIO, bz2.open(path))
+    if magic == b"\xfd7zXZ\x00":
+        return cast(BinaryIO, lzma.open(path))
+    if magic[:4] == b"\x28\xb5\x2f\xfd":
+        return cast(BinaryIO, io.BufferedReader(_ZstandardReader(path), _BLOCK))
+    return open(path, "rb")
+
+
+def damage(error: Exception) -> str | None:
+    """What an error while reading a packed file says about it; None if it is about other things."""
+    if isinstance(error, EOFError):
+        return "ends too early (it is cut off)"
+    if isinstance(error, (zlib.error, lzma.LZMAError)):
+        return "is damaged"
+    if isinstance(error, OSError) and error.errno is None:
+        return "is damaged"
+    return None
+
+
+def zstandard() -> Any:
+    """The package zstandard, imported when needed."""
+    try:
+        import zstandard as package
+    except ImportError:
+        raise UserError(
+            'Zstandard files need the package zstandard; pip install "bertkit[extract]"'
+        ) from None
+    return package
+
+
+class _ZstandardReader(io.RawIOBase):
+    """The bytes of one Zstandard frame or several.
+
+    The package's own reader takes a frame that is cut off for a whole one; this one does not.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        package = zstandard()
+        self.file, self.error = open(path, "rb"), package.ZstdError  # noqa: SIM115 - closed with this
+        self.unpacker = package.ZstdDecompressor()
+        self.frame = self.unpacker.decompressobj()
+        self.packed = self.unpacked = b""
+        self.inside = False  # whether a frame has begun and not ended
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self.unpacked:
+            self.packed = self.packed or self.file.read(_BLOCK // 4)
+            if not self.packed:
+                if self.inside:
+                    raise EOFError("a Zstandard frame has no end")
+                return 0
+            try:
+                self.unpacked = self.frame.decompress(self.packed)
+            except self.error as error:
+                raise OSError(str(error)) from error
+            self.inside, self.packed = not self.frame.eof, b""
+            if self.frame.eof:
+                self.packed = self.frame.unused_data
+                self.frame = self.unpacker.decompressobj()
+        count = min(len(buffer), len(self.unpacked))
+        buffer[:count] = self.unpacked[:count]
+        self.unpacked = self.unpacked[count:]
+        return count
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
 
 
 def _replace_folder(partial: Path, target: Path) -> None:

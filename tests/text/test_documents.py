@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import tracemalloc
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from bertkit.errors import UserError
 from bertkit.text.documents import Document, read_documents
@@ -210,3 +212,30 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert count == 40_000
     assert peak < 400_000
+
+
+@pytest.mark.parametrize("ending", [".jsonl.gz", ".jsonl.zst", ".NDJSON.GZ"])
+def test_packed_jsonl_is_read_as_jsonl(ending: str, tmp_path: Path) -> None:
+    pack = gzip.compress if ending.lower().endswith("gz") else zstandard.ZstdCompressor().compress
+    line = json.dumps({"id": "x", "text": "中文 😀"}, ensure_ascii=False).encode() + b"\n"
+    path = write(tmp_path / "in" / f"a{ending}", pack(line) + pack(line * 2))  # two streams
+    expected = [("x", "中文 😀")] * 3
+    assert pairs(read_documents(path)) == expected
+    assert pairs(read_documents(tmp_path / "in")) == expected
+
+
+@pytest.mark.parametrize("ending", [".jsonl.gz", ".jsonl.zst"])
+def test_damaged_packed_jsonl_is_one_clear_line(ending: str, tmp_path: Path) -> None:
+    pack = gzip.compress if ending.endswith("gz") else zstandard.ZstdCompressor().compress
+    data = pack(b"".join(b'{"text": "line %d"}\n' % n for n in range(5000)))
+    path = write(tmp_path / f"a{ending}", data[:-50])
+    with pytest.raises(UserError, match="ends too early"):
+        list(read_documents(path))
+    broken = bytearray(data)
+    broken[len(data) // 2 : len(data) // 2 + 40] = bytes(40)
+    write(path, bytes(broken))
+    with pytest.raises(UserError, match=r"is damaged|not UTF-8|not JSON"):
+        list(read_documents(path))
+    write(path, pack(b'{"text": "\xff"}\n'))
+    with pytest.raises(UserError, match="not UTF-8 at byte 10"):
+        list(read_documents(path))

@@ -1,7 +1,8 @@
 """Documents: files and folders in, a stream of (identity, text) out.
 
-Comes in: plain text (UTF-8, with or without BOM, any line ends) and JSONL, as a file, several, or
-folders. Goes out: one `Document` after another in path order, never more than one in memory.
+Comes in: plain text (UTF-8, with or without BOM, any line ends) and JSONL (also packed, as
+`bertkit extract` writes it: .jsonl.zst, .jsonl.gz), as a file, several, or folders. Goes out: one
+`Document` after another in path order, never more than one in memory.
 
 Choices worth knowing:
 - In plain text a document is a file, a paragraph block between blank lines (the reference
@@ -14,9 +15,11 @@ Choices worth knowing:
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,11 +27,14 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from bertkit.errors import UserError
+from bertkit.files import damage, open_unpacked
 from bertkit.progress import say
 
 DOCUMENT_MODES = ("auto", "file", "blank-line", "line")
 TEXT_SUFFIXES = frozenset({".txt", ".text"})
 JSONL_SUFFIXES = frozenset({".jsonl", ".json-lines", ".jsonlines", ".ndjson"})
+PACKED_SUFFIXES = frozenset({".gz", ".zst"})
+"""A JSONL file may end with one of these besides."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -58,7 +64,7 @@ class _Source:
 
     @property
     def is_jsonl(self) -> bool:
-        return self.path.suffix.lower() in JSONL_SUFFIXES
+        return is_jsonl(self.path)
 
 
 def read_documents(
@@ -105,6 +111,13 @@ def read_documents(
     return _read_all(sources, documents, text_field, errors, quiet)
 
 
+def is_jsonl(path: PurePath) -> bool:
+    """Whether a file's name says that it is JSONL, packed or not."""
+    if path.suffix.lower() in PACKED_SUFFIXES:
+        path = path.with_suffix("")
+    return path.suffix.lower() in JSONL_SUFFIXES
+
+
 def _read_all(
     sources: list[_Source], documents: str, text_field: str, errors: str, quiet: bool
 ) -> Iterator[Document]:
@@ -121,8 +134,11 @@ def _read_all(
                 yield document
         except UnicodeDecodeError:
             raise broken_utf8(source.path, ", or use --errors replace") from None
-        except OSError as error:
-            raise UserError(f"cannot read {source.path}: {error.strerror}") from error
+        except (OSError, EOFError, zlib.error) as error:
+            if kind := damage(error):
+                raise UserError(f"{source.path} {kind}; make or fetch it again") from error
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise UserError(f"cannot read {source.path}: {reason}") from error
         if empty and (source.explicit or len(sources) == 1):
             raise UserError(
                 f"{source.path} holds no document: it is empty or blank; give a file with text"
@@ -164,7 +180,7 @@ def _find_sources(paths: list[Path], quiet: bool) -> list[_Source]:
     if skipped:
         endings = ", ".join(f"{count} {ending}" for ending, count in skipped.most_common(5))
         say(f"passed over {skipped.total()} files that are not text or JSONL: {endings}", quiet)
-    names = _distinct_names(found)
+    names = distinct_names({path: source.name for path, source in found.items()})
     sources = [
         _Source(source.path, names[resolved], source.explicit) for resolved, source in found.items()
     ]
@@ -182,19 +198,20 @@ def _walk(folder: Path, skipped: Counter[str]) -> Iterator[Path]:
             suffix = path.suffix.lower()
             if name.startswith("."):
                 continue
-            if suffix in TEXT_SUFFIXES or suffix in JSONL_SUFFIXES:
+            if suffix in TEXT_SUFFIXES or is_jsonl(path):
                 yield path
             else:
                 skipped[suffix or "without ending"] += 1
 
 
-def _distinct_names(found: dict[Path, _Source]) -> dict[Path, str]:
-    """Names of files; where two have the same, both get as many parent folders as tell them apart.
+def distinct_names(names: dict[Path, str]) -> dict[Path, str]:
+    """Names of files by their resolved paths, without two that are the same.
 
-    So a name does not depend on the order of the inputs: a/x.txt and b/x.txt given as files are
-    "a/x.txt" and "b/x.txt" whichever comes first.
+    Of two files with one name both get as many parent folders as tell them apart. So a name does
+    not depend on the order of the inputs: a/x.txt and b/x.txt given as files are "a/x.txt" and
+    "b/x.txt" whichever comes first.
     """
-    names = {path: source.name for path, source in found.items()}
+    names = dict(names)
     while True:
         counts = Counter(names.values())
         clashing = [path for path, name in names.items() if counts[name] > 1]
@@ -241,7 +258,9 @@ def _read_text(source: _Source, documents: str, errors: str) -> Iterator[Documen
 
 def _read_jsonl(source: _Source, text_field: str, errors: str) -> Iterator[Document]:
     # newline="\n": U+000D may stand unescaped between the tokens of JSON
-    with open(source.path, encoding="utf-8-sig", errors=errors, newline="\n") as file:
+    with io.TextIOWrapper(
+        open_unpacked(source.path), encoding="utf-8-sig", errors=errors, newline="\n"
+    ) as file:
         for number, line in enumerate(file, start=1):
             if line.isspace():
                 continue
@@ -251,7 +270,8 @@ def _read_jsonl(source: _Source, text_field: str, errors: str) -> Iterator[Docum
                 yield Document(place, document.text, document.named)
 
 
-def _parse_json(line: str, where: str, text_field: str, errors: str) -> Document:
+def parse_object(line: str, where: str) -> dict[str, Any]:
+    """The JSON object of one line of JSONL; UserError, beginning with `where`, if it is none."""
     try:
         record: Any = json.loads(line)
     except json.JSONDecodeError as error:
@@ -262,7 +282,12 @@ def _parse_json(line: str, where: str, text_field: str, errors: str) -> Document
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: not readable as JSON ({error}); mend the line") from None
     if not isinstance(record, dict):
-        raise UserError(f"{where}: a JSON {_json_kind(record)} where an object is expected")
+        raise UserError(f"{where}: a JSON {json_kind(record)} where an object is expected")
+    return record
+
+
+def _parse_json(line: str, where: str, text_field: str, errors: str) -> Document:
+    record = parse_object(line, where)
     if text_field not in record:
         fields = ", ".join(list(record)[:8]) or "none"
         raise UserError(
@@ -270,9 +295,9 @@ def _parse_json(line: str, where: str, text_field: str, errors: str) -> Document
         )
     text, identity = record[text_field], record.get("id")
     if not isinstance(text, str):
-        raise UserError(f"{where}: field {text_field!r} is a {_json_kind(text)}, not a text")
+        raise UserError(f"{where}: field {text_field!r} is a {json_kind(text)}, not a text")
     if identity is not None and (isinstance(identity, bool) or not isinstance(identity, str | int)):
-        raise UserError(f'{where}: field "id" is a {_json_kind(identity)}; use a text or a number')
+        raise UserError(f'{where}: field "id" is a {json_kind(identity)}; use a text or a number')
     named = identity is not None and str(identity) != ""
     name = str(identity) if named else ""
     if _SURROGATE.search(text) or _SURROGATE.search(name):
@@ -285,7 +310,8 @@ def _parse_json(line: str, where: str, text_field: str, errors: str) -> Document
     return Document(name, text.replace("\r\n", "\n").replace("\r", "\n"), named)
 
 
-def _json_kind(value: object) -> str:
+def json_kind(value: object) -> str:
+    """What JSON calls a value of this kind."""
     kinds = {dict: "object", list: "list", str: "text", bool: "truth value", type(None): "null"}
     return kinds.get(type(value), "number")
 
@@ -296,7 +322,7 @@ def broken_utf8(path: Path, alternative: str = "") -> UserError:
     `alternative` names what the user can do other than convert the file.
     """
     offset = 0
-    with open(path, "rb") as file:
+    with open_unpacked(path) as file:
         for number, line in enumerate(file, start=1):
             if number == 1 and line[:2] in (b"\xff\xfe", b"\xfe\xff"):
                 return UserError(f"{path} is UTF-16, not UTF-8; convert it to UTF-8")

@@ -1,0 +1,1 @@
+"""Sources in, documents out: dumps, books, pages and tables become text that `prepare` reads."""
