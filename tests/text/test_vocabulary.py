@@ -14,17 +14,11 @@ import pytest
 import yaml
 
 from bertkit.errors import UserError
-from bertkit.text import vocabulary as module
 from bertkit.text.characters import is_cjk
 from bertkit.text.config import VocabConfig
 from bertkit.text.tokenizer import SPECIAL_TOKENS, Tokenizer, load_vocabulary
-from bertkit.text.vocabulary import (
-    WordCounter,
-    coverage,
-    learn_vocabulary,
-    learn_wordpieces,
-)
-from tests.text.plain_tokenizer import hard_texts, plain_tokenize, plain_words
+from bertkit.text.vocabulary import Coverage, coverage, learn_vocabulary, learn_wordpieces
+from tests.text.plain_tokenizer import plain_tokenize, plain_words
 
 STORY = (
     "The man went to the store and bought milk. The milk was old; the man went back!\n\n"
@@ -138,29 +132,19 @@ def test_impossible_requests_are_errors() -> None:
         learn_wordpieces({})
 
 
-@pytest.mark.parametrize("lower_case", [True, False])
-@pytest.mark.parametrize("fold", [1, 1 << 20])
-def test_words_are_counted_by_the_exact_rules(
-    lower_case: bool, fold: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "FOLD_ENTRIES", fold)
-    counter = WordCounter(lower_case)
-    expected: Counter[str] = Counter()
-    for text in [*hard_texts(300, seed=21), "a b,a\x0bb a\x85b a", "plain text of plain text"]:
-        counter.add(text)
-        expected.update(plain_words(text, lower_case))
-    assert counter.counts() == expected
-
-
 def test_coverage_is_that_of_tokenizing_the_text() -> None:
     vocabulary = [*SPECIAL_TOKENS, "a", "##b", "ab", "##a", "c", "书"]
     text = "ab abab ba c 书店 书 c"
     tokens = plain_tokenize(text, vocabulary, lower_case=True)
     words = plain_words(text, lower_case=True)
-    unknown_rate, pieces_per_word = coverage(vocabulary, Counter(words))
-    assert unknown_rate == tokens.count("[UNK]") / len(words) == 2 / 8
-    assert pieces_per_word == len(tokens) / len(words)
-    assert coverage(vocabulary, {}) == (0.0, 0.0)
+    bare = [*SPECIAL_TOKENS, "a", "c"]
+    fit, poor = coverage([vocabulary, bare], Counter(words))
+    assert fit.unknown_rate == tokens.count("[UNK]") / len(words) == 2 / 8
+    assert fit.pieces_per_word == len(tokens) / len(words)
+    assert fit.whole_words == 5 / 8  # ab, c, 书, 书, c
+    assert fit.characters == 8 / 13  # a, c and 书; "b" is an entry only inside words
+    assert poor.unknown_rate == 6 / 8
+    assert coverage([vocabulary], {}) == [Coverage(0.0, 0.0, 0.0, 0.0)]
 
 
 # ---- from files to files -----------------------------------------------------------------------
