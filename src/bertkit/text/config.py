@@ -31,6 +31,9 @@ class VocabConfig:
     min_frequency: int = option(
         2, help="how often a character or a pair of pieces must be seen to become an entry"
     )
+    min_pair_frequency: int | None = option(
+        None, help="the same for pairs alone; default: --min-frequency"
+    )
     alphabet: int | None = option(
         None,
         help="most distinct characters among the entries, the most frequent ones; default: all "
@@ -39,7 +42,7 @@ class VocabConfig:
     criterion: Literal["frequency", "likelihood"] = option(
         "frequency",
         help="which pair of pieces is merged next: the most frequent, or the one with the largest "
-        "count(ab) / (count(a) count(b)), which needs a large --min-frequency",
+        "count(ab) / (count(a) count(b)), which needs a large --min-pair-frequency",
     )
     layout: Literal["compact", "release"] = option(
         "compact",

@@ -21,10 +21,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from bertkit.errors import UserError
 from bertkit.progress import Progress
 from bertkit.text.characters import category
-from bertkit.text.learning import WordList
+from bertkit.text.learning import WordList, check_positive
 from bertkit.text.merges import Criterion, Merger
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.text.wordpiece import PREFIX, WordPieces
@@ -45,6 +44,7 @@ def learn_additions(
     criterion: Criterion = "frequency",
     alphabet: int | None = None,
     quiet: bool = True,
+    min_pair_frequency: int | None = None,
 ) -> list[str]:
     """Learns tokens that shorten words of new text.
 
@@ -56,30 +56,35 @@ def learn_additions(
         criterion: which pair is merged next (merges.py).
         alphabet: most new characters; None: half of `add`.
         quiet: show no progress.
+        min_pair_frequency: how often a pair to merge must occur; None: `min_frequency`.
 
     Returns:
         New tokens in the order of learning, characters first; fewer than `add` if nothing else is
         frequent enough.
 
     Raises:
-        UserError: `add`, `min_frequency` or `alphabet` is below 1.
+        UserError: a number is below 1.
     """
-    for name, value in (("add", add), ("min_frequency", min_frequency), ("alphabet", alphabet)):
-        if value is not None and value < 1:
-            raise UserError(f"{name} is {value}; give 1 or more")
+    check_positive(
+        add=add,
+        min_frequency=min_frequency,
+        alphabet=alphabet,
+        min_pair_frequency=min_pair_frequency,
+    )
     known = set(old.vocabulary)
     characters = _new_characters(old, listed, add, min_frequency, alphabet)
     learned: dict[str, None] = {}
     frequent: set[str] = set()  # those of `learned` that occur often enough by themselves
     wanted = add - len(characters)
+    least = min_pair_frequency or min_frequency
     with Progress("merging pieces", total=wanted, unit="pieces", quiet=quiet) as progress:
-        merger = Merger(_spell(old, characters, listed), min_frequency, criterion)
+        merger = Merger(_spell(old, characters, listed), least, criterion)
         for merge in merger if wanted else ():
             if merge.piece not in known:
                 learned.setdefault(merge.piece)
             before = len(frequent)
             for piece in (merge.piece, merge.left, merge.right):
-                if piece in learned and merger.piece_counts[piece] >= min_frequency:
+                if piece in learned and merger.piece_counts[piece] >= least:
                     frequent.add(piece)
                 else:
                     frequent.discard(piece)

@@ -94,6 +94,7 @@ def learn_wordpieces(
     criterion: Criterion = "frequency",
     alphabet: int | None = None,
     unused: int = 0,
+    min_pair_frequency: int | None = None,
 ) -> list[str]:
     """Learns a WordPiece vocabulary from word counts.
 
@@ -111,6 +112,7 @@ def learn_wordpieces(
             largest count(ab) / (count(a) * count(b)); merges.py defines both.
         alphabet: most distinct characters; None for no limit. A word with another is [UNK].
         unused: how many [unused] entries to have (`first_entries`).
+        min_pair_frequency: how often a pair to merge must occur; None: `min_frequency`.
 
     Returns:
         The entries in order of their ids; fewer than `size` if no pair is frequent enough.
@@ -119,10 +121,9 @@ def learn_wordpieces(
         UserError: an option is out of its range, or there is no word.
     """
     check_size(size, unused)
-    if min_frequency < 1:
-        raise UserError(f"min_frequency is {min_frequency}; give 1 or more")
-    if alphabet is not None and alphabet < 1:
-        raise UserError(f"alphabet is {alphabet}; give 1 or more characters")
+    check_positive(
+        min_frequency=min_frequency, alphabet=alphabet, min_pair_frequency=min_pair_frequency
+    )
     if isinstance(word_counts, Mapping):
         word_counts = list_words(word_counts.items(), word_limit=word_limit)
     first = first_entries(unused)
@@ -139,7 +140,7 @@ def learn_wordpieces(
     if wanted > 0:
         with Progress("merging pieces", total=wanted, unit="pieces", quiet=quiet) as progress:
             spelled = spell(word_counts.words, set(characters))
-            for merge in Merger(spelled, min_frequency, criterion):
+            for merge in Merger(spelled, min_pair_frequency or min_frequency, criterion):
                 if merge.piece not in vocabulary:  # two ways to make one piece
                     vocabulary[merge.piece] = None
                     progress.advance()
@@ -159,6 +160,13 @@ def check_size(size: int, unused: int = 0) -> None:
         raise UserError(
             f"a vocabulary of {size} entries has no room beside {beside}; give a larger size"
         )
+
+
+def check_positive(**values: int | None) -> None:
+    """Raises UserError for a value below 1; None is no value."""
+    for name, value in values.items():
+        if value is not None and value < 1:
+            raise UserError(f"{name} is {value}; give 1 or more")
 
 
 def first_entries(unused: int) -> list[str]:

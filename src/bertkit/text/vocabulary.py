@@ -29,6 +29,7 @@ from bertkit.text.holdout import FEW_DOCUMENTS, HoldoutStream
 from bertkit.text.learning import (
     RELEASE_UNUSED,
     WordList,
+    check_positive,
     check_size,
     learn_wordpieces,
     list_words,
@@ -211,6 +212,7 @@ def learn_vocabulary(config: VocabConfig) -> VocabResult:
                 config.criterion,
                 config.alphabet,
                 _unused(config),
+                config.min_pair_frequency,
             )
             new, filled = vocabulary, 0
         else:
@@ -222,6 +224,7 @@ def learn_vocabulary(config: VocabConfig) -> VocabResult:
                 config.criterion,
                 config.alphabet,
                 config.quiet,
+                config.min_pair_frequency,
             )
             vocabulary, filled = extended(before, new)
         vocabularies = [vocabulary, before] if old else [vocabulary]
@@ -360,10 +363,8 @@ def _check(config: VocabConfig) -> Tokenizer | None:
     """Refuses options that cannot be met before anything is read; loads the old vocabulary."""
     if not 0 <= config.held_out < 1:
         raise UserError(f"held_out is {config.held_out}; give a share from 0 to below 1")
-    for name in ("workers", "max_words", "min_frequency", "alphabet", "add"):
-        value = getattr(config, name)
-        if value is not None and value < 1:
-            raise UserError(f"{name} is {value}; give 1 or more")
+    counts = ("workers", "max_words", "min_frequency", "min_pair_frequency", "alphabet", "add")
+    check_positive(**{name: getattr(config, name) for name in counts})
     output = Path(config.output)
     _check_output(output)
     for path in config.inputs:
