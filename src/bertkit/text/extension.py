@@ -88,10 +88,11 @@ def learn_additions(
                     frequent.add(piece)
                 else:
                     frequent.discard(piece)
-            progress.advance(len(frequent) - before)
-            if len(frequent) >= wanted:
+            progress.advance(min(len(frequent), wanted) - min(before, wanted))
+            # Not as soon as there are enough: the last ones may yet be absorbed.
+            if len(frequent) >= wanted + wanted // 8 + 16:
                 break
-    return characters + [piece for piece in learned if piece in frequent]
+    return characters + [piece for piece in learned if piece in frequent][:wanted]
 
 
 def extended(vocabulary: list[str], tokens: list[str]) -> tuple[list[str], int]:
