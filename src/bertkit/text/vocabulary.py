@@ -205,26 +205,25 @@ def learn_vocabulary(config: VocabConfig) -> VocabResult:
         if old is None:
             vocabulary = learn_wordpieces(
                 text.learned,
-                config.size,
-                config.min_frequency,
-                limit,
-                config.quiet,
-                config.criterion,
-                config.alphabet,
-                _unused(config),
-                config.min_pair_frequency,
+                size=config.size,
+                min_frequency=config.min_frequency,
+                min_pair_frequency=config.min_pair_frequency,
+                criterion=config.criterion,
+                alphabet=config.alphabet,
+                unused=_unused(config),
+                quiet=config.quiet,
             )
             new, filled = vocabulary, 0
         else:
             new = learn_additions(
                 old,
                 text.learned,
-                _additions(config, old),
-                config.min_frequency,
-                config.criterion,
-                config.alphabet,
-                config.quiet,
-                config.min_pair_frequency,
+                add=_additions(config, old),
+                min_frequency=config.min_frequency,
+                min_pair_frequency=config.min_pair_frequency,
+                criterion=config.criterion,
+                alphabet=config.alphabet,
+                quiet=config.quiet,
             )
             vocabulary, filled = extended(before, new)
         vocabularies = [vocabulary, before] if old else [vocabulary]
