@@ -4,7 +4,7 @@
 
 Each run is `bertkit vocab` in a process of its own. A repetition of the text is changed a little: a
 fixed share of its words get a letter more, so that the table of distinct words grows as with new
-text. Memory is the proportional set size (PSS) of the command and its worker processes, sampled ten
+text. Memory is the proportional set size (PSS) of the command and its worker processes, sampled four
 times a second; the highest sum counts. Linux only.
 """
 
@@ -69,7 +69,7 @@ def row(folder: Path, size: int, workers: int, options: list[str]) -> str:
             peak = max(peak, sum(map(pss, processes)))
             if len(processes) > 1:
                 counted = time.monotonic()  # the workers end with the counting
-            time.sleep(0.1)
+            time.sleep(0.25)
         seconds = time.monotonic() - began
         assert run.stdout is not None
         printed = run.stdout.read()
