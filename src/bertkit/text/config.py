@@ -57,7 +57,7 @@ class VocabConfig:
     max_words: int = option(
         1_000_000,
         help="distinct words that take part in merging, the most frequent ones; a million of "
-        "them take about 1 GB of memory",
+        "them take about 700 MB of memory",
     )
     extend: str | None = option(
         None, help="an old vocabulary (folder or vocab.txt) to add tokens to instead"
