@@ -4,8 +4,8 @@
 
 Each run is `bertkit vocab` in a process of its own. A repetition of the text is changed a little: a
 fixed share of its words get a letter more, so that the table of distinct words grows as with new
-text. Memory is the proportional set size (PSS) of the command and its worker processes, sampled four
-times a second; the highest sum counts. Linux only.
+text. Memory is the proportional set size (PSS) of the command and its worker processes, sampled
+four times a second; the highest sum counts. Linux only.
 """
 
 from __future__ import annotations
