@@ -372,6 +372,36 @@ def test_dropout_comes_from_the_file_and_can_be_changed(pretrained: Path) -> Non
     assert model.encoder.blocks[1].attention_dropout.rate == 0.05
 
 
+@pytest.mark.parametrize("untied", [False, True])
+def test_a_longer_vocabulary_gets_embeddings_and_the_old_tokens_keep_theirs(
+    pretrained: Path, untied: bool
+) -> None:
+    if untied:
+        change_tensors(pretrained, untied_copies)
+    old: Any = load_checkpoint(pretrained).model
+    torch.manual_seed(5)
+    loaded = load_checkpoint(pretrained, vocab_size=150)
+    new: Any = loaded.model
+    assert not loaded.missing
+    assert not loaded.unexpected
+    assert new.config.vocab_size == 150
+    rows = new.encoder.embeddings.token
+    assert rows.shape == (150, 32)
+    assert torch.equal(rows[:120], old.encoder.embeddings.token)
+    assert 0.2 < rows[120:].std() < 0.3  # cut at two deviations of 0.3
+    assert rows[120:].abs().max() <= 0.6
+    assert torch.equal(new.masked_lm.bias[:120], old.masked_lm.bias)
+    assert not new.masked_lm.bias[120:].any()
+    torch.manual_seed(5)
+    again: Any = load_checkpoint(pretrained, vocab_size=150).model
+    assert torch.equal(again.encoder.embeddings.token, rows)
+
+
+def test_a_shorter_vocabulary_is_refused(pretrained: Path) -> None:
+    with pytest.raises(UserError, match="word_embeddings"):
+        load_checkpoint(pretrained, vocab_size=100)
+
+
 def refused(directory: Path, says: str) -> None:
     """Loading fails in one line that says so and names a file."""
     with pytest.raises(UserError, match=says) as error:

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import random
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from bertkit.cli import main
 from bertkit.errors import UserError
-from bertkit.text import vocabulary as module
+from bertkit.text import word_counts
 from bertkit.text.characters import is_cjk
 from bertkit.text.config import VocabConfig
+from bertkit.text.documents import Document
+from bertkit.text.holdout import split_key
+from bertkit.text.learning import RELEASE_UNUSED, first_entries, list_words
 from bertkit.text.tokenizer import SPECIAL_TOKENS, Tokenizer, load_vocabulary
 from bertkit.text.vocabulary import (
-    WordCounter,
+    WRITTEN_FILES,
+    Coverage,
     coverage,
     learn_vocabulary,
     learn_wordpieces,
 )
-from tests.text.plain_tokenizer import hard_texts, plain_tokenize, plain_words
+from tests.text.plain_tokenizer import plain_tokenize, plain_words
 
 STORY = (
     "The man went to the store and bought milk. The milk was old; the man went back!\n\n"
@@ -138,29 +148,59 @@ def test_impossible_requests_are_errors() -> None:
         learn_wordpieces({})
 
 
-@pytest.mark.parametrize("lower_case", [True, False])
-@pytest.mark.parametrize("fold", [1, 1 << 20])
-def test_words_are_counted_by_the_exact_rules(
-    lower_case: bool, fold: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "FOLD_ENTRIES", fold)
-    counter = WordCounter(lower_case)
-    expected: Counter[str] = Counter()
-    for text in [*hard_texts(300, seed=21), "a b,a\x0bb a\x85b a", "plain text of plain text"]:
-        counter.add(text)
-        expected.update(plain_words(text, lower_case))
-    assert counter.counts() == expected
-
-
 def test_coverage_is_that_of_tokenizing_the_text() -> None:
     vocabulary = [*SPECIAL_TOKENS, "a", "##b", "ab", "##a", "c", "书"]
     text = "ab abab ba c 书店 书 c"
     tokens = plain_tokenize(text, vocabulary, lower_case=True)
     words = plain_words(text, lower_case=True)
-    unknown_rate, pieces_per_word = coverage(vocabulary, Counter(words))
-    assert unknown_rate == tokens.count("[UNK]") / len(words) == 2 / 8
-    assert pieces_per_word == len(tokens) / len(words)
-    assert coverage(vocabulary, {}) == (0.0, 0.0)
+    bare = [*SPECIAL_TOKENS, "a", "c"]
+    fit, poor = coverage([vocabulary, bare], Counter(words))
+    assert fit.unknown_rate == tokens.count("[UNK]") / len(words) == 2 / 8
+    assert fit.pieces_per_word == len(tokens) / len(words)
+    assert fit.whole_words == 5 / 8  # ab, c, 书, 书, c
+    assert fit.characters == 8 / 13  # a, c and 书; "b" is an entry only inside words
+    assert poor.unknown_rate == 6 / 8
+    assert coverage([vocabulary], {}) == [Coverage(0.0, 0.0, 0.0, 0.0)]
+
+
+def test_the_alphabet_is_bounded_by_its_most_frequent_characters() -> None:
+    counts = {"ab": 5, "ba": 3, "书": 9, "c": 7, "d": 7}
+    assert learn_wordpieces(counts, size=100, alphabet=1) == [*SPECIAL_TOKENS, "书"]
+    learned = learn_wordpieces(counts, size=100, alphabet=3)
+    assert learned == [*SPECIAL_TOKENS, "a", "b", "书", "##a", "##b", "ab", "ba"]  # 8, 8, 9
+    assert "c" in learn_wordpieces(counts, size=100, alphabet=4)  # before "d" by code point
+    with pytest.raises(UserError, match="alphabet is 0"):
+        learn_wordpieces(counts, alphabet=0)
+
+
+def test_unused_entries_stand_where_the_release_has_them(shared_data: Path) -> None:
+    released = load_vocabulary(shared_data / "vocab" / "bert-base-uncased" / "vocab.txt")
+    assert first_entries(RELEASE_UNUSED) == released[:999]
+    assert first_entries(99)[100:] == ["[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert first_entries(2) == ["[PAD]", "[unused0]", "[unused1]", *SPECIAL_TOKENS[1:]]
+    assert first_entries(0) == list(SPECIAL_TOKENS)
+    learned = learn_wordpieces({"ab": 5}, size=1004, unused=994)
+    assert learned == [*released[:999], "a", "b", "##b", "ab"]
+    with pytest.raises(UserError, match=r"994 .unused. entries"):
+        learn_wordpieces({"ab": 5}, size=999, unused=994)
+
+
+def test_only_the_most_frequent_words_take_part_and_equals_go_by_code_point() -> None:
+    counts = {"ab": 5, "cd": 4, "ef": 4, "gh": 4, "ij": 1, "k" * 201: 50}
+    for order in (list(counts.items()), list(counts.items())[::-1]):
+        listed = list_words(order, max_words=2)
+        assert listed.words == {"ab": 5, "cd": 4}
+        assert (listed.running, listed.distinct) == (68, 6)
+        assert (listed.cut, listed.cut_running) == (3, 9)
+    learned = learn_wordpieces(listed, size=100)
+    assert set("abcdefgh") <= set(learned)  # characters are those of all words
+    assert learned[-2:] == ["ab", "cd"]
+
+
+def test_pairs_may_have_to_be_more_frequent_than_characters() -> None:
+    learned = learn_wordpieces({"ab": 9, "cd": 4}, size=100, min_pair_frequency=5)
+    assert learned[-1] == "ab"
+    assert {"c", "##d"} <= set(learned)
 
 
 # ---- from files to files -----------------------------------------------------------------------
@@ -222,27 +262,177 @@ def test_a_text_too_small_for_the_size_gives_fewer_entries_and_says_so(
     assert "too small for 30,522" in str(result)
 
 
-def test_the_same_text_gives_the_same_bytes(story: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    """Sixty documents of many words, in three files."""
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    draw = random.Random(5)
+    letters = "abcdefg" * 4 + "xyzé书店é"
+    lines = [
+        " ".join("".join(draw.choices(letters, k=draw.randint(1, 7))) for _ in range(80))
+        for _ in range(60)
+    ]
+    for number in range(3):
+        (folder / f"{number}.txt").write_text("\n".join(lines[number::3]), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("criterion", ["frequency", "likelihood"])
+def test_the_same_text_gives_the_same_bytes(many: Path, tmp_path: Path, criterion: str) -> None:
+    """However many processes count, and in whatever files and order the documents come."""
     script = (
-        "import sys; from bertkit.text.vocabulary import *; "
-        "learn_vocabulary(VocabConfig(sys.argv[2:], sys.argv[1], size=110, quiet=True))"
+        "import sys; from bertkit.text import word_counts; from bertkit.text.vocabulary import *; "
+        "word_counts.BATCH_CHARACTERS, word_counts.TABLE_WORDS = int(sys.argv[2]), int(sys.argv[3])"
+        "; result = learn_vocabulary(VocabConfig(sys.argv[6:], sys.argv[1], size=300, quiet=True, "
+        "documents='line', workers=int(sys.argv[4]), criterion=sys.argv[5], max_words=700, "
+        "held_out=0.1)); result.output, result.seconds = '', 0; print(result)"
     )
-    files = sorted(map(str, story.iterdir()))
+    files = sorted(map(str, many.iterdir()))
+    lines = [line for name in files for line in Path(name).read_text("utf-8").split("\n")]
+    joined = tmp_path / "joined.txt"
+    joined.write_text("\n".join(reversed(lines)), encoding="utf-8")
     written = set()
-    for number, order in enumerate([files, files[::-1], files[3:] + files[:3]]):
+    for number, (batch, table, workers, inputs) in enumerate(
+        [
+            ("1000", "100", "2", files),
+            ("1000", "1000000", "3", files[::-1]),
+            ("100000000", "1000000", "1", [str(joined)]),
+            ("300", "37", "1", files[1:] + files[:1]),
+        ]
+    ):
         output = tmp_path / f"run{number}" / "v"
-        subprocess.run(
-            [sys.executable, "-c", script, str(output), *order],
+        printed = subprocess.run(
+            [sys.executable, "-c", script, str(output), batch, table, workers, criterion, *inputs],
             check=True,
             env=os.environ | {"PYTHONHASHSEED": str(number)},
-        )
-        written.add(
-            tuple(
-                (output / name).read_bytes()
-                for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
-            )
-        )
+            capture_output=True,
+            text=True,
+        ).stdout
+        names = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+        written.add((printed, *((output / name).read_bytes() for name in names)))
+        assert {path.name for path in output.iterdir()} == {*WRITTEN_FILES}
     assert len(written) == 1
+    assert "held-out documents" in printed
+    assert "took no part in merging" in printed
+
+
+def test_held_out_documents_are_measured_on_and_not_learned_from(tmp_path: Path) -> None:
+    text = tmp_path / "t.txt"
+    lines = [f"common words and word{number}" for number in range(50)]
+    text.write_text("\n".join(lines), encoding="utf-8")
+    config = VocabConfig([str(text)], str(tmp_path / "v"), documents="line", held_out=0.3)
+    result = learn_vocabulary(replace(config, min_frequency=1, quiet=True))
+    keys = [split_key(Document("", line), 0) for line in lines]
+    held = [line for line, key in zip(lines, keys, strict=True) if key < 0.3 * 2**64]
+    assert 0 < len(held) == result.held_out_documents < 50
+    assert result.documents == 50 - len(held)
+    assert result.words == 4 * result.documents
+    tokenizer = Tokenizer.load(tmp_path / "v")
+    for line in lines:
+        whole = line.split()[-1] in tokenizer.vocabulary
+        assert whole == (line not in held)
+    pieces = sum(len(tokenizer.token_ids(line)) for line in held)
+    assert result.pieces_per_word == pieces / (4 * len(held))
+    assert result.whole_words == 3 / 4
+    assert f"on {len(held)} held-out documents" in str(result)
+
+
+def test_too_few_documents_to_hold_out_are_said(
+    story: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = learn_vocabulary(VocabConfig([str(story)], str(tmp_path / "v"), size=60))
+    assert "fewer than 10" in capsys.readouterr().err
+    assert result.held_out_documents == 0
+    assert "on the text it was learned from" in str(result)
+
+
+def test_the_result_is_json_with_the_longest_and_the_last_entries(
+    story: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["vocab", str(story), "-o", str(tmp_path / "v"), "--size", "1200", "--json", "--quiet"]
+    assert main([*line, "--layout", "release", "--criterion", "likelihood"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    vocabulary = load_vocabulary(tmp_path / "v" / "vocab.txt")
+    assert printed["last"] == vocabulary[-20:]
+    assert len(printed["longest"][0]) == max(map(len, vocabulary[999:]))
+    assert printed["characters"] == sum(len(entry) == 1 for entry in vocabulary)
+    assert printed["extension"] is None
+    assert vocabulary.index("[MASK]") == 103
+
+
+def test_bad_options_are_one_line(
+    story: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for options, message in (
+        (["--held-out", "1"], "held_out is 1"),
+        (["--workers", "0"], "workers is 0"),
+        (["--max-words", "0"], "max_words is 0"),
+        (["--alphabet", "0"], "alphabet is 0"),
+        (["--unused", "-1"], "unused is -1"),
+        (["--unused", "60000"], "no room beside"),
+        (["--criterion", "unigram"], "frequency, likelihood"),
+    ):
+        assert main(["vocab", str(story), "-o", str(tmp_path / "v"), "--quiet", *options]) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
+    assert main(["vocab", str(story), "-o", str(story / "v")]) == 2
+    assert "inside the input folder" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["documents"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "in").mkdir()
+    draw = random.Random(1)
+    words = ["".join(draw.choices("abcdefghij", k=9)) for _ in range(200_000)]
+    for name in "abc":
+        (tmp_path / "in" / f"{name}.txt").write_text(" ".join([name, *words]))
+    script = (
+        "import sys; from bertkit.text import word_counts; from bertkit.cli import main; "
+        "word_counts.TABLE_WORDS = 1000; word_counts.BATCH_CHARACTERS = 20000; "
+        "sys.exit(main(['vocab', sys.argv[1], '-o', sys.argv[2], '--workers', '2']))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "in"), str(tmp_path / "v")],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # Where the tests run in the background, Ctrl-C is ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob(".v.partial-*/counts/words/*")):  # on the disk already
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert error.splitlines()[-1].startswith("bertkit: stopped")
+    assert "Traceback" not in error
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(
+    many: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(word_counts, "TABLE_WORDS", 100)
+    monkeypatch.setattr(word_counts, "BATCH_CHARACTERS", 1000)
+
+    def full(self: word_counts.WordTable) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "00").write_text("half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(word_counts.WordTable, "_divide", full)
+    line = ["vocab", str(many), "-o", str(tmp_path / "v"), "--quiet", "--documents", "line"]
+    assert main([*line, "--workers", "1"]) == 2
+    assert capfd.readouterr().err == (
+        f"bertkit: the disk is full while writing {tmp_path / 'v'}; free some space\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["documents"]
 
 
 def test_an_earlier_vocabulary_is_replaced_but_nothing_else(story: Path, tmp_path: Path) -> None:

@@ -15,17 +15,11 @@ import numpy as np
 
 from bertkit.errors import UserError
 from bertkit.text.documents import Document
+from bertkit.text.holdout import split_key as split_key
 
 FEW_DOCUMENTS = 10
 """From so many documents on, two at least are held out, for a random next sentence comes from
 another document of the same split. From two on, one is."""
-
-
-def split_key(document: Document, seed: int) -> int:
-    """64 bits that decide on which side a document is."""
-    content = document.id if document.named else document.text
-    digest = hashlib.blake2b(content.encode(), digest_size=8, key=str(seed).encode()).digest()
-    return int.from_bytes(digest, "little")
 
 
 def identity_hash(identity: str) -> int:

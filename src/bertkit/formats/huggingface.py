@@ -187,7 +187,9 @@ def load_checkpoint(
             encoder where the file's is unknown. A head that the file lacks starts fresh.
         labels: of the head, in order; by default the file's. A classifier whose labels in the
             file are others starts fresh, whatever their number.
-        config_changes: fields of ModelConfig to replace, as `hidden_dropout=0.0`.
+        config_changes: fields of ModelConfig to replace, as `hidden_dropout=0.0`. A larger
+            `vocab_size`, for a vocabulary that `bertkit vocab --extend` has made longer, adds
+            token embeddings that start as all weights do, from torch's default generator.
 
     Raises:
         UserError: no such directory or files in it; a broken or truncated file; a model that is
@@ -200,7 +202,10 @@ def load_checkpoint(
         )
     values = _read_config(directory / CONFIG)
     file, tensors = read_weights(directory)
-    config = replace(_model_config(values, directory / CONFIG), **config_changes)
+    stored = _model_config(values, directory / CONFIG)
+    config = replace(stored, **config_changes)
+    if config.vocab_size > stored.vocab_size:
+        _add_tokens(tensors, config)
     file_head = _head_of(values, tensors)
     head = head or file_head
     if head not in MODELS:
@@ -219,6 +224,20 @@ def load_checkpoint(
         model = MODELS[head](config, labels) if labelled else MODELS[head](config)
     missing = _fill(model, tensors, file)
     return LoadedCheckpoint(model, missing, sorted([*tensors, *foreign]))
+
+
+def _add_tokens(tensors: dict[str, Tensor], config: ModelConfig) -> None:
+    """Lengthens what has a row for each token: random embeddings, a bias of zero."""
+    (embeddings,), (bias,) = map(file_names, ("encoder.embeddings.token", "masked_lm.bias"))
+    if embeddings in tensors:
+        old = tensors[embeddings]
+        new = torch.empty(max(0, config.vocab_size - len(old)), *old.shape[1:])
+        truncated_normal_(new, config.initializer_range)
+        for name in {embeddings, _DECODER} & tensors.keys():
+            tensors[name] = torch.cat([tensors[name], new.to(tensors[name].dtype)])
+    if bias in tensors:
+        old = tensors[bias]
+        tensors[bias] = torch.cat([old, old.new_zeros(max(0, config.vocab_size - len(old)))])
 
 
 def _fill(model: nn.Module, tensors: dict[str, Tensor], file: Path) -> list[str]:

@@ -247,6 +247,7 @@ def _learn_vocabulary(config: QuickstartConfig, recipe: Recipe, out: Path) -> di
             inputs=[str(out / "data" / "text")],
             output=str(out / "vocab"),
             size=recipe.vocab_size,
+            held_out=0,  # a little text: all of it counts
             quiet=config.quiet,
         )
     )

@@ -1,43 +1,45 @@
-"""Vocabulary learning: text in, a WordPiece vocabulary and its tokenizer out (paper, section 3).
+"""`bertkit vocab`: text in, a WordPiece vocabulary and its tokenizer out (paper, section 3).
 
-Comes in: documents, or how often each word occurs. Goes out: a folder with vocab.txt and the
-tokenizer's other files. The paper's learner was never released. This one merges, again and again,
-the pair of neighbouring pieces that occurs most often (byte-pair encoding over words, written with
-"##"), which is what everybody's substitute does.
+Comes in: documents. Goes out: a folder with vocab.txt and the tokenizer's other files, and how
+well the vocabulary fits text that it was not learned from. The way: documents are held out
+(holdout.py), words are counted (word_counts.py), the most frequent are listed and pieces merged
+(learning.py), or tokens are added to an old vocabulary (extension.py).
 
-Choices worth knowing:
-- Words are those of the exact basic tokenization, so each CJK character is a word of its own and
-  no piece ever has two of them.
-- The same text gives the same bytes, in whatever order its files come: counts do not depend on
-  order, and between equally frequent pairs the smaller one by code point wins.
-- Order of entries: [PAD] has id 0, then [UNK] [CLS] [SEP] [MASK], then the characters, then the
-  pieces as they were merged (so, roughly, by frequency). The released vocabularies keep 99 or more
-  [unused] entries after [PAD]; those were room for tokens added by hand to a vocabulary nobody
-  could learn again, and here they would be parameters that are never trained.
+The same documents give the same bytes, for any number of workers and in whatever order and files
+they come: counts are exact sums, and every choice between equals goes by code point.
 """
 
 from __future__ import annotations
 
-import heapq
+import shutil
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bertkit import config as configuration
 from bertkit.errors import UserError
 from bertkit.files import writing
-from bertkit.progress import Progress
-from bertkit.text.characters import SPLITTING_CONTROLS, category
+from bertkit.interrupts import sigterm_interrupts
+from bertkit.progress import Progress, say
 from bertkit.text.config import VocabConfig
-from bertkit.text.documents import read_documents
-from bertkit.text.tokenizer import SPECIAL_TOKENS, Tokenizer
-from bertkit.text.wordpiece import PREFIX, WORD_LIMIT, WordPieces, chunks, words
+from bertkit.text.documents import Document, read_documents
+from bertkit.text.extension import extended, learn_additions, unused_ids
+from bertkit.text.holdout import FEW_DOCUMENTS, HoldoutStream
+from bertkit.text.learning import (
+    RELEASE_UNUSED,
+    WordList,
+    check_positive,
+    check_size,
+    learn_wordpieces,
+    list_words,
+)
+from bertkit.text.tokenizer import Tokenizer
+from bertkit.text.word_counts import count_words
+from bertkit.text.wordpiece import PREFIX, WORD_LIMIT, WordPieces
 
-FOLD_ENTRIES = 1 << 20
-"""Distinct chunks that are counted before they are turned into words, to bound memory."""
+SHOWN_ENTRIES = 20
+"""How many of the longest and of the last entries a result has."""
 
 WRITTEN_FILES = frozenset(
     {
@@ -51,6 +53,50 @@ WRITTEN_FILES = frozenset(
 
 
 @dataclass
+class Coverage:
+    """How well a vocabulary fits a text.
+
+    Attributes:
+        unknown_rate: share of the text's words that become [UNK].
+        pieces_per_word: mean number of WordPieces of a word.
+        whole_words: share of the text's words that are one entry.
+        characters: share of the characters in its words that are entries.
+    """
+
+    unknown_rate: float = 0.0
+    pieces_per_word: float = 0.0
+    whole_words: float = 0.0
+    characters: float = 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.pieces_per_word:.3f} pieces a word, {self.whole_words:.2%} of the words whole, "
+            f"{self.unknown_rate:.4%} unknown, {self.characters:.4%} of the characters covered"
+        )
+
+
+@dataclass
+class Extension:
+    """What was added to an old vocabulary.
+
+    Attributes:
+        old: where it is, and its number of entries `old_size`.
+        requested: tokens that were asked for.
+        into_unused: tokens in the places of [unused] entries.
+        appended: tokens behind the old end. A model with the old vocabulary needs as many more
+            rows of token embeddings.
+        before: how well the old vocabulary fits the text that the result was measured on.
+    """
+
+    old: str
+    old_size: int
+    requested: int
+    into_unused: int
+    appended: int
+    before: Coverage
+
+
+@dataclass
 class VocabResult:
     """What `learn_vocabulary` made.
 
@@ -59,270 +105,304 @@ class VocabResult:
         size: entries, special tokens included.
         requested: the size that was asked for; the text may be too small to fill it.
         characters: distinct characters among the entries.
-        documents: documents read.
-        words: words in the text, and `distinct_words` of them.
-        unknown_rate: share of the text's words that become [UNK].
-        pieces_per_word: mean number of WordPieces of a word.
+        lower_case: whether text is lower-cased.
+        documents: documents that were learned from, with `words` words, of which
+            `distinct_words` are different.
+        cut_words: distinct words that took no part in merging for there were too many, and
+            `cut_share`, their share of `words`.
+        held_out_documents: documents it was measured on; 0: it was measured on those learned from.
+        unknown_rate, pieces_per_word, whole_words, character_coverage: as in `Coverage`.
+        longest: the longest entries (of an extension: of the new ones), longest first.
+        last: the last entries, learned from the rarest pairs.
         seconds: time taken.
+        extension: what was added to the vocabulary of --extend.
     """
 
     output: str
     size: int
     requested: int
     characters: int
+    lower_case: bool
     documents: int
     words: int
     distinct_words: int
+    cut_words: int
+    cut_share: float
+    held_out_documents: int
     unknown_rate: float
     pieces_per_word: float
+    whole_words: float
+    character_coverage: float
     seconds: float
+    longest: list[str] = field(default_factory=list)
+    last: list[str] = field(default_factory=list)
+    extension: Extension | None = None
 
     def __str__(self) -> str:
         lines = [
-            f"{self.output}: {self.size:,} entries, {self.characters:,} characters among them",
+            f"{self.output}: {self.size:,} entries, {self.characters:,} characters among them, "
+            f"{'lower-cased' if self.lower_case else 'cased'}",
             f"learned from {self.words:,} words ({self.distinct_words:,} different) in "
             f"{self.documents:,} documents, {self.seconds:.1f} s",
-            f"on this text {self.pieces_per_word:.3f} pieces a word, {self.unknown_rate:.4%} of "
-            "the words unknown",
         ]
-        if self.size < self.requested:
+        if self.cut_words:
             lines.append(
-                f"the text is too small for {self.requested:,} entries: no further pair of pieces "
-                "is frequent enough"
+                f"the {self.cut_words:,} rarest words, {self.cut_share:.2%} of the text, took no "
+                "part in merging (--max-words)"
             )
+        now = Coverage(
+            self.unknown_rate, self.pieces_per_word, self.whole_words, self.character_coverage
+        )
+        text = (
+            f"on {self.held_out_documents:,} held-out documents"
+            if self.held_out_documents
+            else "on the text it was learned from"
+        )
+        added = self.extension
+        if added is None:
+            lines.append(f"{text}: {now}")
+            if self.size < self.requested:
+                lines.append(
+                    f"the text is too small for {self.requested:,} entries: no further pair of "
+                    "pieces is frequent enough"
+                )
+        else:
+            lines.append(
+                f"added to the {added.old_size:,} entries of {added.old}: {added.into_unused:,} "
+                f"tokens in [unused] entries, {added.appended:,} appended"
+            )
+            lines += [f"{text}", f"  before: {added.before}", f"  after:  {now}"]
+            if added.into_unused + added.appended < added.requested:
+                lines.append(
+                    f"the text is too small for {added.requested:,} more: nothing else that the "
+                    "old vocabulary splits is frequent enough"
+                )
+            if added.appended:
+                lines.append(
+                    f"a model of the old vocabulary needs {added.appended:,} more token embeddings"
+                )
+        lines.append("longest: " + " ".join(self.longest[:10]))
+        lines.append("last:    " + " ".join(self.last[-10:]))
         return "\n".join(lines)
 
 
 def learn_vocabulary(config: VocabConfig) -> VocabResult:
-    """Learns a vocabulary from files and writes it as a tokenizer.
+    """Learns a vocabulary from files, or adds to one, and writes it as a tokenizer.
 
     Raises:
-        UserError: the input cannot be read, the size is too small, or the output folder holds
-            files that this command did not write.
+        UserError: the input cannot be read, an option is out of its range, the output folder
+            holds files that this command did not write, or the disk is full.
+        Interrupted: SIGTERM came; like Ctrl-C, it leaves nothing behind.
     """
     began = time.monotonic()
-    check_size(config.size)
-    output = Path(config.output)
-    _check_output(output)
+    old = _check(config)
+    lower_case = old.lower_case if old else config.lower_case is not False
+    limit = old.word_limit if old else WORD_LIMIT
+    with sigterm_interrupts(), writing(config.output) as partial:
+        partial.mkdir()
+        text = _read(config, lower_case, limit, partial / "counts")
+        before = old.vocabulary if old else []
+        if old is None:
+            vocabulary = learn_wordpieces(
+                text.learned,
+                size=config.size,
+                min_frequency=config.min_frequency,
+                min_pair_frequency=config.min_pair_frequency,
+                criterion=config.criterion,
+                alphabet=config.alphabet,
+                unused=_unused(config),
+                quiet=config.quiet,
+            )
+            new, filled = vocabulary, 0
+        else:
+            new = learn_additions(
+                old,
+                text.learned,
+                add=_additions(config, old),
+                min_frequency=config.min_frequency,
+                min_pair_frequency=config.min_pair_frequency,
+                criterion=config.criterion,
+                alphabet=config.alphabet,
+                quiet=config.quiet,
+            )
+            vocabulary, filled = extended(before, new)
+        vocabularies = [vocabulary, before] if old else [vocabulary]
+        fits = coverage(vocabularies, text.measured(limit), limit)
+        shutil.rmtree(partial / "counts", ignore_errors=True)
+        Tokenizer(vocabulary, lower_case, limit).save(partial)
+        configuration.save(replace(config, lower_case=lower_case), partial / "vocab.yaml")
+    extension = None
+    if old is not None:
+        extension = Extension(
+            old=str(config.extend),
+            old_size=len(old),
+            requested=_additions(config, old),
+            into_unused=filled,
+            appended=len(new) - filled,
+            before=fits[1],
+        )
+    return VocabResult(
+        output=config.output,
+        size=len(vocabulary),
+        requested=config.size if old is None else len(vocabulary),
+        characters=len(
+            {bare for entry in vocabulary if len(bare := entry.removeprefix(PREFIX)) == 1}
+        ),
+        lower_case=lower_case,
+        documents=text.documents,
+        words=text.learned.running,
+        distinct_words=text.learned.distinct,
+        cut_words=text.learned.cut,
+        cut_share=text.learned.cut_running / max(1, text.learned.running),
+        held_out_documents=text.held_out_documents,
+        unknown_rate=fits[0].unknown_rate,
+        pieces_per_word=fits[0].pieces_per_word,
+        whole_words=fits[0].whole_words,
+        character_coverage=fits[0].characters,
+        seconds=time.monotonic() - began,
+        longest=sorted(
+            (entry for entry in new if not entry.startswith("[unused")),
+            key=lambda entry: (-len(entry.removeprefix(PREFIX)), entry),
+        )[:SHOWN_ENTRIES],
+        last=new[-SHOWN_ENTRIES:],
+        extension=extension,
+    )
+
+
+def coverage(
+    vocabularies: Sequence[list[str]],
+    word_counts: Mapping[str, int] | Iterable[tuple[str, int]],
+    word_limit: int = WORD_LIMIT,
+) -> list[Coverage]:
+    """How well each of some vocabularies fits a text, in one reading of its word counts."""
+    cutters = [WordPieces(vocabulary, word_limit) for vocabulary in vocabularies]
+    alphabets = [{entry for entry in one if len(entry) == 1} for one in vocabularies]
+    unknown, pieces, whole, covered = ([0] * len(cutters) for _ in range(4))
+    words = characters = 0
+    for word, count in word_counts.items() if isinstance(word_counts, Mapping) else word_counts:
+        words += count
+        characters += count * len(word)
+        for number, (cutter, alphabet) in enumerate(zip(cutters, alphabets, strict=True)):
+            ids = cutter.ids(word)
+            is_unknown = ids == [cutter.unknown]
+            pieces[number] += count * len(ids)
+            unknown[number] += count * is_unknown
+            whole[number] += count * (len(ids) == 1 and not is_unknown)
+            covered[number] += count * sum(map(alphabet.__contains__, word))
+    return [
+        Coverage(one / words, two / words, three / words, four / characters)
+        if words
+        else Coverage()
+        for one, two, three, four in zip(unknown, pieces, whole, covered, strict=True)
+    ]
+
+
+# ---- reading -----------------------------------------------------------------------------------
+
+
+@dataclass
+class _Text:
+    """What reading the documents gave."""
+
+    learned: WordList
+    documents: int
+    held_out_documents: int
+    held_out: Iterable[tuple[str, int]]
+
+    def measured(self, word_limit: int) -> Iterator[tuple[str, int]]:
+        """The word counts to measure on: those held out, else those learned from."""
+        if self.held_out_documents:
+            yield from self.held_out
+            return
+        yield from self.learned.words.items()
+        kept = sum(self.learned.words.values())
+        too_long = self.learned.running - self.learned.cut_running - kept
+        if too_long:
+            yield "a" * (word_limit + 1), too_long
+
+
+def _read(config: VocabConfig, lower_case: bool, word_limit: int, folder: Path) -> _Text:
+    holdout = HoldoutStream(config.held_out, config.seed)
     documents = read_documents(
         config.inputs, config.documents, config.text_field, config.errors, config.quiet
     )
-    counter = WordCounter(config.lower_case)
     with Progress("counting words", unit="documents", quiet=config.quiet) as progress:
-        for document in documents:
-            counter.add(document.text)
-            progress.advance()
-        count = progress.done
-    word_counts = counter.counts()
-    vocabulary = learn_wordpieces(
-        word_counts, config.size, config.min_frequency, quiet=config.quiet
-    )
-    unknown_rate, pieces_per_word = coverage(vocabulary, word_counts)
-    with writing(output) as partial:
-        partial.mkdir()
-        Tokenizer(vocabulary, config.lower_case).save(partial)
-        configuration.save(config, partial / "vocab.yaml")
-    characters = {entry.removeprefix(PREFIX) for entry in vocabulary}
-    return VocabResult(
-        output=str(output),
-        size=len(vocabulary),
-        requested=config.size,
-        characters=sum(len(character) == 1 for character in characters),
-        documents=count,
-        words=sum(word_counts.values()),
-        distinct_words=len(word_counts),
-        unknown_rate=unknown_rate,
-        pieces_per_word=pieces_per_word,
-        seconds=time.monotonic() - began,
-    )
 
+        def counted() -> Iterator[Document]:
+            for document in documents:
+                yield document
+                progress.advance()
 
-class WordCounter:
-    """Counts the words of basic tokenization, by way of the far fewer distinct chunks."""
-
-    def __init__(self, lower_case: bool) -> None:
-        self.lower_case = lower_case
-        self._chunks: Counter[str] = Counter()
-        self._words: Counter[str] = Counter()
-
-    def add(self, text: str) -> None:
-        """Counts the words of a text."""
-        if text.isascii() and not any(control in text for control in SPLITTING_CONTROLS):
-            self._chunks.update(text.split())  # the same chunks, found faster
-        else:
-            self._chunks.update(chunks(text))
-        if len(self._chunks) > FOLD_ENTRIES:
-            self._fold()
-
-    def counts(self) -> dict[str, int]:
-        """How often each word occurred in the texts so far."""
-        self._fold()
-        return dict(self._words)
-
-    def _fold(self) -> None:
-        total = self._words
-        for chunk, count in self._chunks.items():
-            for word in words(chunk, self.lower_case):
-                total[word] += count
-        self._chunks.clear()
-
-
-def learn_wordpieces(
-    word_counts: Mapping[str, int],
-    size: int = 30522,
-    min_frequency: int = 2,
-    word_limit: int = WORD_LIMIT,
-    quiet: bool = True,
-) -> list[str]:
-    """Learns a WordPiece vocabulary from word counts.
-
-    Every character that occurs `min_frequency` times is an entry, and with "##" too if it occurs
-    so inside words; the most frequent ones if `size` has no room for all.
-
-    Args:
-        word_counts: how often each word of basic tokenization occurs.
-        size: most entries, special tokens included.
-        min_frequency: how often a character, or a pair of pieces to merge, must occur.
-        word_limit: longer words teach nothing, for they are always [UNK].
-        quiet: show no progress.
-
-    Returns:
-        The entries in order of their ids; fewer than `size` if no pair is frequent enough.
-
-    Raises:
-        UserError: `size` or `min_frequency` is too small, or there is no word.
-    """
-    check_size(size)
-    if min_frequency < 1:
-        raise UserError(f"min_frequency is {min_frequency}; give 1 or more")
-    known = {word: count for word, count in word_counts.items() if word and len(word) <= word_limit}
-    alphabet = _alphabet(known, size - len(SPECIAL_TOKENS), min_frequency)
-    if not alphabet:
-        raise UserError(
-            f"no character occurs {min_frequency} times in the text; give more text, or a smaller "
-            "min_frequency"
+        learned, held_out = count_words(
+            holdout.split(counted()), lower_case, folder, config.workers, word_limit
         )
-    vocabulary = dict.fromkeys((*SPECIAL_TOKENS, *alphabet))
-    wanted = size - len(vocabulary)
-    if wanted > 0:
-        with Progress("merging pieces", total=wanted, unit="pieces", quiet=quiet) as progress:
-            for piece in _merges(known, set(alphabet), min_frequency):
-                if piece not in vocabulary:  # two ways to make one piece
-                    vocabulary[piece] = None
-                    progress.advance()
-                    if len(vocabulary) >= size:
-                        break
-    return list(vocabulary)
+    if not holdout.valid:
+        if config.held_out:
+            few = holdout.documents < FEW_DOCUMENTS
+            reason = f"there are fewer than {FEW_DOCUMENTS}" if few else "they are all alike"
+            say(
+                f"no document is held out, for {reason}: the vocabulary is measured on the text "
+                "it is learned from",
+                config.quiet,
+            )
+        learned.add(held_out.items())
+        holdout.held_out = 0
+    return _Text(
+        learned=list_words(learned.items(), config.max_words, word_limit),
+        documents=holdout.documents - holdout.held_out,
+        held_out_documents=holdout.held_out,
+        held_out=held_out.items(),
+    )
 
 
-def coverage(vocabulary: list[str], word_counts: Mapping[str, int]) -> tuple[float, float]:
-    """The share of words that are [UNK], and the mean number of pieces a word, over a text."""
-    pieces = WordPieces(vocabulary)
-    total = unknown = number = 0
-    for word, count in word_counts.items():
-        ids = pieces.ids(word)
-        total += count
-        number += count * len(ids)
-        unknown += count * (ids[0] == pieces.unknown)
-    return (unknown / total, number / total) if total else (0.0, 0.0)
+# ---- checks ------------------------------------------------------------------------------------
 
 
-def check_size(size: int) -> None:
-    """Raises UserError for a size without room for anything but the special tokens."""
-    if size <= len(SPECIAL_TOKENS):
+def _check(config: VocabConfig) -> Tokenizer | None:
+    """Refuses options that cannot be met before anything is read; loads the old vocabulary."""
+    if not 0 <= config.held_out < 1:
+        raise UserError(f"held_out is {config.held_out}; give a share from 0 to below 1")
+    counts = ("workers", "max_words", "min_frequency", "min_pair_frequency", "alphabet", "add")
+    check_positive(**{name: getattr(config, name) for name in counts})
+    output = Path(config.output)
+    _check_output(output)
+    for path in config.inputs:
+        if Path(path).is_dir() and Path(path).resolve() in output.resolve().parents:
+            raise UserError(
+                f"the output {output} lies inside the input folder {path}, so that its vocab.txt "
+                "would be read as text the next time; choose another place with --output"
+            )
+    if config.extend is None:
+        if config.add is not None:
+            raise UserError("--add is for --extend: name the old vocabulary, or use --size")
+        check_size(config.size, _unused(config))
+        return None
+    if config.unused is not None or config.layout != "compact":
+        raise UserError("--extend keeps the old layout; leave out --layout and --unused")
+    if output.resolve() in (Path(config.extend).resolve(), Path(config.extend).resolve().parent):
         raise UserError(
-            f"a vocabulary of {size} entries has no room beside the {len(SPECIAL_TOKENS)} special "
-            "tokens; give a larger size"
+            f"the output {output} would replace the old vocabulary; choose another place with "
+            "--output"
         )
+    old = Tokenizer.load(config.extend, config.lower_case)
+    _additions(config, old)
+    return old
 
 
-def _symbols(word: str) -> list[str]:
-    return [word[0], *[PREFIX + character for character in word[1:]]]
+def _unused(config: VocabConfig) -> int:
+    if config.unused is not None:
+        return config.unused
+    return RELEASE_UNUSED if config.layout == "release" else 0
 
 
-def _alphabet(word_counts: Mapping[str, int], room: int, min_frequency: int) -> list[str]:
-    """The single characters, bare ones first, then those with "##", each by code point.
-
-    A character that occurs often enough is in bare even if it only continues words here: other
-    text may start a word with it. Halves of surrogate pairs cannot be written and are left out.
-    """
-    firsts: Counter[str] = Counter()
-    others: Counter[str] = Counter()
-    for word, count in word_counts.items():
-        firsts[word[0]] += count
-        for character in word[1:]:
-            others[character] += count
-    forms: list[tuple[int, bool, str]] = []  # count, with "##" or not, character
-    for character in firsts.keys() | others.keys():
-        first, other = firsts[character], others[character]
-        if first + other >= min_frequency and category(character) != "Cs":
-            forms.append((first, False, character))
-            if other:
-                forms.append((other, True, character))
-    if len(forms) > room:
-        forms.sort(key=lambda form: (-form[0], form[1:]))
-        del forms[room:]
-    forms.sort(key=lambda form: form[1:])
-    return [PREFIX + character if inside else character for _, inside, character in forms]
-
-
-def _merges(
-    word_counts: Mapping[str, int], alphabet: set[str], min_frequency: int
-) -> Iterable[str]:
-    """Yields the piece made by each merge: the most frequent pair first, to the end.
-
-    The counts of pairs are kept up to date: a merge visits only the words that hold the pair. The
-    heap may hold outdated counts; an entry counts only if it still agrees with the table.
-    """
-    # A word with a character outside the alphabet is [UNK] whatever its other pieces are.
-    spelled = [
-        (symbols, count)
-        for word, count in sorted(word_counts.items())
-        if len(word) > 1 and alphabet.issuperset(symbols := _symbols(word))
-    ]
-    pair_counts: defaultdict[tuple[str, str], int] = defaultdict(int)
-    places: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
-    for number, (symbols, count) in enumerate(spelled):
-        for pair in pairwise(symbols):
-            pair_counts[pair] += count
-            places[pair].add(number)
-    heap = [(-count, pair) for pair, count in pair_counts.items() if count >= min_frequency]
-    heapq.heapify(heap)
-    while heap:
-        negative, pair = heapq.heappop(heap)
-        count = pair_counts[pair]
-        if count != -negative:
-            if min_frequency <= count < -negative:
-                heapq.heappush(heap, (-count, pair))
-            continue
-        left, right = pair
-        piece = left + right.removeprefix(PREFIX)
-        grown: set[tuple[str, str]] = set()
-        for number in places.pop(pair):
-            symbols, count = spelled[number]
-            merged: list[str] = []
-            at = 0
-            last = len(symbols) - 1
-            while at <= last:
-                if at < last and symbols[at] == left and symbols[at + 1] == right:
-                    merged.append(piece)
-                    at += 2
-                else:
-                    merged.append(symbols[at])
-                    at += 1
-            for old in pairwise(symbols):
-                pair_counts[old] -= count
-            for new in pairwise(merged):
-                pair_counts[new] += count
-                if piece in new:
-                    places[new].add(number)
-                    grown.add(new)
-            spelled[number] = (merged, count)
-        del pair_counts[pair]
-        for new in grown:
-            if pair_counts[new] >= min_frequency:
-                heapq.heappush(heap, (-pair_counts[new], new))
-        yield piece
+def _additions(config: VocabConfig, old: Tokenizer) -> int:
+    add = len(unused_ids(old.vocabulary)) if config.add is None else config.add
+    if not add:
+        raise UserError(
+            f"{config.extend} has no [unused] entries to fill; say with --add how many tokens to "
+            "append"
+        )
+    return add
 
 
 def _check_output(output: Path) -> None:
