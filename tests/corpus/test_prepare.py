@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 from bertkit import config as configuration
+from bertkit.corpus import plan
 from bertkit.corpus import prepare as module
 from bertkit.corpus.config import PrepareConfig
 from bertkit.corpus.format import Corpus
@@ -56,6 +58,7 @@ def test_the_bytes_are_the_same_for_any_number_of_workers(
     first = content(config.output)
     assert sum(name.endswith(".tokens") for name in first) > 4
     for workers, chunk in ((1, 1 << 30), (2, 100), (3, 400)):
+        monkeypatch.setattr(plan, "CHUNK_BYTES", chunk)
         monkeypatch.setattr(module, "CHUNK_BYTES", chunk)
         other = replace(config, workers=workers, output=str(tmp_path / f"corpus{workers}"))
         prepare(other)
@@ -131,7 +134,7 @@ def test_counts_agree_with_the_corpus(config: PrepareConfig, texts: Path) -> Non
     unk = corpus.tokenizer().unk_id
     for name, split in corpus.splits.items():
         counts = result.splits[name]
-        assert vars(counts) == corpus.manifest["splits"][name]
+        assert asdict(counts) == corpus.manifest["splits"][name]
         ids, _ = split.read(split.document_bounds[:-1], np.diff(split.document_bounds))
         assert counts.unknown == (ids == unk).sum()
         assert (counts.documents, counts.sentences, counts.tokens) == (
@@ -280,16 +283,27 @@ def test_foreign_files_are_never_replaced(config: PrepareConfig, texts: Path) ->
         prepare(replace(config, output=f"{config.output}/thesis.docx"))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: path.write_text(path.read_text().replace("milk", "silk")),
+        Path.unlink,
+        lambda path: path.with_name("zz.txt").write_text("One more."),
+    ],
+)
 def test_changed_inputs_are_noticed(
-    config: PrepareConfig, texts: Path, monkeypatch: pytest.MonkeyPatch
+    config: PrepareConfig,
+    texts: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Path], Any],
 ) -> None:
-    choose = module._choose
+    choose = plan._choose
 
-    def choose_and_remove(*arguments: Any) -> Any:
-        (texts / "07.txt").unlink()
+    def choose_and_change(*arguments: Any) -> Any:
+        change(texts / "07.txt")
         return choose(*arguments)
 
-    monkeypatch.setattr(module, "_choose", choose_and_remove)
+    monkeypatch.setattr(plan, "_choose", choose_and_change)
     with pytest.raises(UserError, match="changed while they were read"):
         prepare(config)
 
