@@ -23,7 +23,7 @@ from typing import Any
 
 import bertkit
 from bertkit.corpus.config import PrepareConfig
-from bertkit.corpus.format import MANIFEST, vocabulary_facts
+from bertkit.corpus.format import vocabulary_facts
 from bertkit.corpus.plan import ShardPlan
 from bertkit.errors import UserError
 from bertkit.files import sha256
@@ -87,7 +87,7 @@ class Parts:
                 f"{self.folder} holds shards made with other options ({'; '.join(changes)}); "
                 "give the same options to continue, or remove that folder to start anew"
             )
-        return [ShardPlan(**shard) for shard in found["shards"]]
+        return self.plan()
 
     def claim(self, wanted: dict[str, Any], plan: Sequence[ShardPlan], desk: Path) -> None:
         """Writes the claim, or compares it with the one that is there.
@@ -113,6 +113,11 @@ class Parts:
                 f"the inputs are not those that the shards in {self.folder} were made from; put "
                 "them back to continue, or remove that folder to start anew"
             )
+
+    def plan(self) -> list[ShardPlan]:
+        """The shards that there will be; none where nothing has been begun."""
+        found = self._read(self.folder / CLAIM)
+        return [] if found is None else [ShardPlan(**shard) for shard in found["shards"]]
 
     def entries(self) -> dict[int, dict[str, Any]]:
         """The manifest's entry of each finished shard, by its number."""
@@ -180,11 +185,6 @@ class Parts:
         if not isinstance(content, dict):
             raise UserError(f"{path} is damaged; remove {self.folder} to start anew")
         return content
-
-
-def is_parts(folder: Path) -> bool:
-    """Whether `folder` holds shards and no corpus."""
-    return (folder / CLAIM).is_file() and not (folder / MANIFEST).exists()
 
 
 def files(entry: dict[str, Any]) -> dict[str, dict[str, Any]]:
