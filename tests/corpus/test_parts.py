@@ -22,7 +22,7 @@ from bertkit.corpus.config import PrepareConfig
 from bertkit.corpus.format import Corpus
 from bertkit.corpus.parts import Parts
 from bertkit.corpus.prepare import prepare
-from bertkit.errors import UserError
+from bertkit.errors import Interrupted, UserError
 
 from .test_prepare import content
 
@@ -88,6 +88,21 @@ def test_a_full_disk_keeps_finished_shards_and_the_earlier_corpus(
         prepare(config)
     assert made and made[0] == 2
     assert content(config.output) == whole
+    assert not unfinished(config).exists()
+
+
+def test_an_interruption_says_what_is_kept(config: PrepareConfig) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        stop_after(patch, 2, Interrupted("nothing was written", signal.SIGTERM))
+        with pytest.raises(Interrupted, match="stopped; 2 finished shards are kept, and the same"):
+            prepare(config)
+    with pytest.MonkeyPatch.context() as patch:
+        stop_after(patch, 0, Interrupted("nothing was written", signal.SIGTERM))
+        with pytest.raises(Interrupted, match="stopped; 2 finished shards are kept"):
+            prepare(config)
+        unfinished(config).rename(unfinished(config).with_name("elsewhere"))
+        with pytest.raises(Interrupted, match="stopped; nothing was written"):
+            prepare(config)
     assert not unfinished(config).exists()
 
 
