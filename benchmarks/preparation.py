@@ -126,13 +126,16 @@ def measure(command: list[str], output: Path, row: dict[str, int | float]) -> Ro
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     peak = processes = 0
     used: dict[int, float] = {}
-    while process.poll() is None:
-        members = family(process.pid)
-        total = sum(map(pss, members))
-        peak, processes = max(peak, total), max(processes, len(members))
-        for one in members:
-            used[one] = max(used.get(one, 0.0), processor_seconds(one))
-        time.sleep(SAMPLING)
+    try:
+        while process.poll() is None:
+            members = family(process.pid)
+            total = sum(map(pss, members))
+            peak, processes = max(peak, total), max(processes, len(members))
+            for one in members:
+                used[one] = max(used.get(one, 0.0), processor_seconds(one))
+            time.sleep(SAMPLING)
+    finally:
+        process.kill()  # harmless when it has ended
     seconds = time.perf_counter() - started
     assert process.stdout is not None
     printed = process.stdout.read()

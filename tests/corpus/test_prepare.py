@@ -173,6 +173,32 @@ def test_a_line_of_five_megabytes_is_no_problem(config: PrepareConfig, tmp_path:
     assert lengths.max() < 600
 
 
+def test_a_document_that_is_too_long_is_refused_by_name(
+    config: PrepareConfig, texts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "LONGEST_DOCUMENT", 1000)
+    (texts / "20.txt").write_text("我" * 334)
+    with pytest.raises(UserError, match=r"document 20\.txt has .* divide it"):
+        prepare(config)
+    (texts / "20.txt").write_text("我" * 333)
+    prepare(config)
+
+
+def test_two_inputs_with_one_name_keep_their_documents_apart(
+    config: PrepareConfig, tmp_path: Path
+) -> None:
+    files = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        files.append(tmp_path / folder / "x.txt")
+        files[-1].write_text(f"The dog saw {folder}.")
+    prepare(replace(config, inputs=list(map(str, files)), held_out=0))
+    first = content(config.output)
+    assert names(config.output)["train"] == ["a/x.txt", "b/x.txt"]
+    prepare(replace(config, inputs=list(map(str, files[::-1])), held_out=0))
+    assert content(config.output) == first
+
+
 def test_any_unicode_comes_back(config: PrepareConfig, tmp_path: Path) -> None:
     text = "我是 Café 😀👩‍👧 ﷽ e\u0301 \x00\x01\ufeff \u2028 한국어 ß İ"
     characters = sorted({c for c in text if not c.isspace()} | set("Cafe"))
