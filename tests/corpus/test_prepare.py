@@ -147,6 +147,18 @@ def test_counts_agree_with_the_corpus(config: PrepareConfig, texts: Path) -> Non
     assert "train" in table and f"{result.splits['train'].tokens:,}" in table
 
 
+def test_a_shard_may_be_without_any_token(config: PrepareConfig, texts: Path) -> None:
+    for number in range(10, 20):
+        (texts / f"{number}.txt").write_text("\x00\x07 \u200b")
+    result = prepare(replace(config, shard_bytes=20, held_out=0))
+    corpus = Corpus.open(config.output)
+    corpus.verify()
+    assert result.empty == 10 and result.splits["train"].documents == 30
+    assert {} in [shard["splits"] for shard in corpus.manifest["shards"]]
+    kept = [f"{number:02d}.txt" for number in range(40) if not 10 <= number < 20]
+    assert names(config.output) == {"train": kept}
+
+
 def test_many_unknown_words_are_told(
     config: PrepareConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
