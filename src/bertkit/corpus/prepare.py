@@ -96,7 +96,8 @@ class PrepareResult:
         ]
         lines += table(self.splits)
         if self.missing:
-            lines.append(f"{self.missing} shards are not in {self.output} yet")
+            verb = "shard is" if self.missing == 1 else "shards are"
+            lines.append(f"{self.missing} {verb} not in {self.output} yet")
         elif self.part:
             lines.append(
                 f"all shards are there; to join them: the same command with --merge {self.output} "
@@ -392,7 +393,8 @@ def _leaving(parts: Parts, shared: bool) -> Iterator[None]:
         kept = len(parts.entries())
         if not kept and not shared:
             parts.remove()
-        note = f"{kept} finished shards are kept, and the same command continues"
+        shards = "shard is" if kept == 1 else "shards are"
+        note = f"{kept} finished {shards} kept, and the same command continues"
         if isinstance(error, Interrupted):
             raise Interrupted(f"stopped; {note if kept else error}", error.signal) from None
         message = explain(error, parts.folder) if isinstance(error, Exception) else None
