@@ -10,12 +10,15 @@ import time
 import pytest
 
 from bertkit.errors import Interrupted
-from bertkit.interrupts import sigterm_interrupts
+from bertkit.interrupts import interrupting
 
 
 def test_sigterm_is_an_exception_inside_and_what_it_was_outside() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(Interrupted, match="half done") as caught, sigterm_interrupts("half done"):
+    with (
+        pytest.raises(Interrupted, match="half done") as caught,
+        interrupting(signal.SIGTERM, message="half done"),
+    ):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(60)
     assert caught.value.signal == signal.SIGTERM
@@ -26,7 +29,7 @@ def test_outside_the_main_thread_it_does_nothing() -> None:
     seen: list[object] = []
 
     def work() -> None:
-        with sigterm_interrupts():
+        with interrupting(signal.SIGTERM):
             seen.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=work)

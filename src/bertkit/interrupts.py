@@ -1,4 +1,4 @@
-"""SIGTERM as an exception, so that what cleans up after Ctrl-C cleans up after it too."""
+"""Signals as an exception, so that what cleans up after an error cleans up after them too."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bertkit.errors import Interrupted
 
 
 @contextmanager
-def sigterm_interrupts(message: str = "stopped; nothing was written") -> Iterator[None]:
-    """While it is open, SIGTERM raises `Interrupted(message)`.
+def interrupting(*numbers: int, message: str = "stopped; nothing was written") -> Iterator[None]:
+    """While it is open, the signals `numbers` raise `Interrupted(message)`.
 
     Outside the main thread, where Python delivers no signals, it does nothing.
     """
@@ -24,8 +24,9 @@ def sigterm_interrupts(message: str = "stopped; nothing was written") -> Iterato
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    previous = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -6,9 +6,10 @@ from array import array
 
 import pytest
 
-from bertkit.corpus.holdout import choose_named, choose_share, source_name, split_key
+from bertkit.corpus.holdout import choose_named, choose_share, source_name
 from bertkit.errors import UserError
 from bertkit.text.documents import Document
+from bertkit.text.holdout import split_key
 
 
 def keys(count: int, seed: int = 0) -> array[int]:

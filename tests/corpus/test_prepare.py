@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 from bertkit import config as configuration
+from bertkit.corpus import plan
 from bertkit.corpus import prepare as module
 from bertkit.corpus.config import PrepareConfig
 from bertkit.corpus.format import Corpus
@@ -56,6 +58,7 @@ def test_the_bytes_are_the_same_for_any_number_of_workers(
     first = content(config.output)
     assert sum(name.endswith(".tokens") for name in first) > 4
     for workers, chunk in ((1, 1 << 30), (2, 100), (3, 400)):
+        monkeypatch.setattr(plan, "CHUNK_BYTES", chunk)
         monkeypatch.setattr(module, "CHUNK_BYTES", chunk)
         other = replace(config, workers=workers, output=str(tmp_path / f"corpus{workers}"))
         prepare(other)
@@ -131,7 +134,7 @@ def test_counts_agree_with_the_corpus(config: PrepareConfig, texts: Path) -> Non
     unk = corpus.tokenizer().unk_id
     for name, split in corpus.splits.items():
         counts = result.splits[name]
-        assert vars(counts) == corpus.manifest["splits"][name]
+        assert asdict(counts) == corpus.manifest["splits"][name]
         ids, _ = split.read(split.document_bounds[:-1], np.diff(split.document_bounds))
         assert counts.unknown == (ids == unk).sum()
         assert (counts.documents, counts.sentences, counts.tokens) == (
@@ -142,6 +145,18 @@ def test_counts_agree_with_the_corpus(config: PrepareConfig, texts: Path) -> Non
     assert result.splits["train"].documents + result.splits["dev"].documents == 40
     table = str(result)
     assert "train" in table and f"{result.splits['train'].tokens:,}" in table
+
+
+def test_a_shard_may_be_without_any_token(config: PrepareConfig, texts: Path) -> None:
+    for number in range(10, 20):
+        (texts / f"{number}.txt").write_text("\x00\x07 \u200b")
+    result = prepare(replace(config, shard_bytes=20, held_out=0))
+    corpus = Corpus.open(config.output)
+    corpus.verify()
+    assert result.empty == 10 and result.splits["train"].documents == 30
+    assert {} in [shard["splits"] for shard in corpus.manifest["shards"]]
+    kept = [f"{number:02d}.txt" for number in range(40) if not 10 <= number < 20]
+    assert names(config.output) == {"train": kept}
 
 
 def test_many_unknown_words_are_told(
@@ -168,6 +183,32 @@ def test_a_line_of_five_megabytes_is_no_problem(config: PrepareConfig, tmp_path:
     assert result.splits["train"].tokens == 8 * 160_000
     lengths = Corpus.open(config.output).splits["train"].sentence_lengths
     assert lengths.max() < 600
+
+
+def test_a_document_that_is_too_long_is_refused_by_name(
+    config: PrepareConfig, texts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "LONGEST_DOCUMENT", 1000)
+    (texts / "20.txt").write_text("我" * 334)
+    with pytest.raises(UserError, match=r"document 20\.txt has .* divide it"):
+        prepare(config)
+    (texts / "20.txt").write_text("我" * 333)
+    prepare(config)
+
+
+def test_two_inputs_with_one_name_keep_their_documents_apart(
+    config: PrepareConfig, tmp_path: Path
+) -> None:
+    files = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        files.append(tmp_path / folder / "x.txt")
+        files[-1].write_text(f"The dog saw {folder}.")
+    prepare(replace(config, inputs=list(map(str, files)), held_out=0))
+    first = content(config.output)
+    assert names(config.output)["train"] == ["a/x.txt", "b/x.txt"]
+    prepare(replace(config, inputs=list(map(str, files[::-1])), held_out=0))
+    assert content(config.output) == first
 
 
 def test_any_unicode_comes_back(config: PrepareConfig, tmp_path: Path) -> None:
@@ -280,16 +321,27 @@ def test_foreign_files_are_never_replaced(config: PrepareConfig, texts: Path) ->
         prepare(replace(config, output=f"{config.output}/thesis.docx"))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: path.write_text(path.read_text().replace("milk", "silk")),
+        Path.unlink,
+        lambda path: path.with_name("zz.txt").write_text("One more."),
+    ],
+)
 def test_changed_inputs_are_noticed(
-    config: PrepareConfig, texts: Path, monkeypatch: pytest.MonkeyPatch
+    config: PrepareConfig,
+    texts: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Path], Any],
 ) -> None:
-    choose = module._choose
+    choose = plan._choose
 
-    def choose_and_remove(*arguments: Any) -> Any:
-        (texts / "07.txt").unlink()
+    def choose_and_change(*arguments: Any) -> Any:
+        change(texts / "07.txt")
         return choose(*arguments)
 
-    monkeypatch.setattr(module, "_choose", choose_and_remove)
+    monkeypatch.setattr(plan, "_choose", choose_and_change)
     with pytest.raises(UserError, match="changed while they were read"):
         prepare(config)
 

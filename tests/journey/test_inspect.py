@@ -152,6 +152,102 @@ def test_a_document_that_is_not_there_is_refused(
         look(corpus, **options)
 
 
+def test_a_corpus_tells_its_statistics(corpus: Path) -> None:
+    found = look(corpus)
+    train = found.facts["splits"]["train"]
+    assert train["sentence_tokens"]["percentiles"]["50"] > 3
+    assert "99 % up to" in str(found) and "of them unknown" in str(found)
+    assert found.facts["words"] is None
+
+
+def test_an_example_is_shown_as_pre_training_sees_it(corpus: Path) -> None:
+    found = look(corpus, example=2, sequence_length=32)
+    example = found.facts["example"]
+    tokens = example["tokens"]
+    assert tokens[0] == "[CLS]" and tokens[-1] == "[SEP]" and tokens.count("[SEP]") == 2
+    assert len(tokens) <= 32 and len(tokens) == len(example["segment_ids"])
+    assert len(example["masked"]) == max(1, round(0.15 * len(tokens)))
+    place, original = next(iter(example["masked"].items()))
+    assert f"{tokens[place]}{{{original}}}" in found.text
+    assert ("a random text" in found.text) == example["random_next"]
+    assert look(corpus, example=2, sequence_length=32).facts == found.facts
+    assert look(corpus, example=3, sequence_length=32).facts["example"] != example
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"example": -1}, "count from 0"),
+        ({"example": 0, "sequence_length": 4}, "too short"),
+        ({"example": 0, "split": "test"}, "no split 'test'"),
+    ],
+)
+def test_an_example_that_cannot_be_is_refused(
+    corpus: Path, options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        look(corpus, **options)
+
+
+def test_a_document_is_shown_in_chinese_words(
+    corpus: Path, vocabulary: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("jieba", reason="needs jieba: pip install jieba")
+    prepare(
+        PrepareConfig(
+            inputs=[str(corpus.parent / "text.txt")],
+            vocab=str(vocabulary),
+            output=str(tmp_path / "corpus"),
+            sentences="line",
+            words="jieba",
+            workers=1,
+            quiet=True,
+        )
+    )
+    found = look(tmp_path / "corpus", document=0)
+    assert "她 不是 书店 的 人" in found.text.replace("[UNK]", "她")
+    assert "jieba" in found.facts["words"] and "starts are stored" in str(found)
+
+
+def test_parts_tell_what_is_missing(corpus: Path, vocabulary: Path, tmp_path: Path) -> None:
+    prepare(
+        PrepareConfig(
+            inputs=[str(corpus.parent / "text.txt")],
+            vocab=str(vocabulary),
+            output=str(tmp_path / "parts"),
+            shard="1/2",
+            shard_bytes=1000,
+            workers=1,
+            quiet=True,
+        )
+    )
+    found = look(tmp_path / "parts")
+    assert found.kind == "parts of a corpus" and found.facts["missing"][:2] == [1, 3]
+
+
+@pytest.mark.parametrize("change", ["vocab.txt", "tokenizer_config.json"])
+def test_a_vocabulary_of_another_corpus_is_refused(
+    corpus: Path, tmp_path: Path, change: str
+) -> None:
+    other = copy(corpus, tmp_path)
+    path = other / change
+    text = path.read_text()
+    changed = {
+        "vocab.txt": text.replace("\ndog\ncat\n", "\ncat\ndog\n"),
+        "tokenizer_config.json": text.replace('_per_word": 200', '_per_word": 100'),
+    }[change]
+    assert changed != text
+    path.write_text(changed)
+    with pytest.raises(UserError, match=rf"{change}: damaged"):
+        look(other)
+    message = "that this corpus was made with"
+    with pytest.raises(UserError, match=message):
+        look(other, verify=False)
+    with pytest.raises(UserError, match=message):
+        pretrain(PretrainConfig(corpus=str(other), output=str(tmp_path / "run"), quiet=True))
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_changed_byte_in_a_corpus_is_found_unless_it_is_not_read(
     corpus: Path, tmp_path: Path
 ) -> None:

@@ -38,6 +38,9 @@ class PrepareConfig:
     sentences: Literal["auto", "line"] = option(
         "auto", help="find the sentences, or take every line as one"
     )
+    words: Literal["none", "jieba"] = option(
+        "none", help="store where words start, in Chinese found by jieba, for whole word masking"
+    )
     text_field: str = option("text", help="the field of a JSONL object that holds the text")
     errors: Literal["strict", "replace"] = option(
         "strict", help="refuse broken UTF-8, or replace it with U+FFFD"
@@ -49,6 +52,17 @@ class PrepareConfig:
     seed: int = option(0, help="of the choice of held-out documents")
     workers: int | None = option(
         None, help="processes that tokenize; default: one for each processor"
+    )
+    engine: Literal["processes", "ray"] = option(
+        "processes", help="what tokenizes: processes of this machine, or actors of a Ray cluster"
+    )
+    shard: str | None = option(
+        None,
+        help="i/n: make only the i-th of n parts of the shards (i from 1), as in an array job, in "
+        "the output as a folder of parts (default: all)",
+    )
+    merge: list[str] = option(
+        [], help="folders that --shard wrote, to be joined; the inputs are not read again"
     )
     shard_bytes: int = option(64_000_000, help="bytes of text in one shard of the corpus")
     quiet: bool = option(False, help="print no progress")

@@ -3,6 +3,7 @@
     CORPUS/manifest.json                    what is here: counts, sizes, checksums (readable)
     CORPUS/vocab.txt, tokenizer*.json ...   the tokenizer that made the ids
     CORPUS/prepare.yaml                     the configuration that made the corpus
+    CORPUS/report.html                      counts and distributions, for people
     CORPUS/shards/00000.train.tokens        ids of all sentences end to end, u1, u2 or u4
     CORPUS/shards/00000.train.sentences     u4 [sentences + 1], where each starts in .tokens
     CORPUS/shards/00000.train.documents     u4 [documents + 1], where each starts in .sentences
@@ -29,11 +30,13 @@ import numpy as np
 from bertkit.errors import UserError
 from bertkit.files import sha256
 from bertkit.text.tokenizer import Tokenizer
+from bertkit.text.wordpiece import PREFIX
 
 FORMAT = "bertkit corpus"
 VERSION = 1
 MANIFEST = "manifest.json"
 PARTS = ("tokens", "sentences", "documents", "names")
+WORDS = "words"
 OFFSET = np.dtype("<u4")
 
 
@@ -50,9 +53,16 @@ def shard_file(number: int, split: str, part: str) -> str:
     return f"shards/{number:05d}.{split}.{part}"
 
 
-def vocabulary_digest(vocabulary: list[str]) -> str:
-    """SHA-256 of a vocabulary as vocab.txt stores it."""
-    return hashlib.sha256("".join(f"{entry}\n" for entry in vocabulary).encode()).hexdigest()
+def vocabulary_facts(tokenizer: Tokenizer) -> dict[str, Any]:
+    """What the manifest says of the tokenizer, SHA-256 of vocab.txt among it."""
+    entries = "".join(f"{entry}\n" for entry in tokenizer.vocabulary)
+    return {
+        "size": len(tokenizer),
+        "sha256": hashlib.sha256(entries.encode()).hexdigest(),
+        "lower_case": tokenizer.lower_case,
+        "word_limit": tokenizer.word_limit,
+        "special_tokens": tokenizer.special_tokens,
+    }
 
 
 @dataclass(frozen=True)
@@ -115,10 +125,15 @@ class Corpus:
             UserError: the vocabulary is not the one that the corpus was made with.
         """
         tokenizer = Tokenizer.load(self.path)
-        if vocabulary_digest(tokenizer.vocabulary) != self.manifest["vocabulary"]["sha256"]:
+        facts = vocabulary_facts(tokenizer)
+        changed = [name for name in facts if facts[name] != self.manifest["vocabulary"][name]]
+        if changed:
+            if {"size", "sha256"} & set(changed):
+                what = f"{self.path / 'vocab.txt'} is not the vocabulary"
+            else:
+                what = f"{self.path / 'tokenizer_config.json'} has not the {changed[0]}"
             raise UserError(
-                f"{self.path / 'vocab.txt'} is not the vocabulary that this corpus was made with; "
-                "put it back, or run bertkit prepare again"
+                f"{what} that this corpus was made with; put it back, or run bertkit prepare again"
             )
         return tokenizer
 
@@ -201,21 +216,50 @@ class CorpusSplit:
         Raises:
             IndexError: a run is not inside the split, or leaves its shard.
         """
-        first, count = np.asarray(first, dtype=np.int64), np.asarray(count, dtype=np.int64)
         if not len(first):
             return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
+        parts = [shard.tokens[start:stop] for shard, start, stop in self._runs(first, count)]
+        lengths = np.fromiter(map(len, parts), dtype=np.int64, count=len(parts))
+        return np.concatenate(parts, dtype=np.int32, casting="unsafe"), lengths
+
+    @property
+    def has_words(self) -> bool:
+        """Whether `word_starts` can tell the words of a language without spaces."""
+        return all(shard.words is not None for shard in self._shards)
+
+    def word_starts(self, first: np.ndarray, count: np.ndarray) -> np.ndarray:
+        """Whether a word starts at each token that `read(first, count)` gives.
+
+        Returns:
+            bool [tokens of all runs].
+
+        Raises:
+            UserError: the corpus was prepared without --words.
+            IndexError: as `read`.
+        """
+        if not self.has_words:
+            raise UserError(f"{self.path} has no word starts; prepare it with --words to have them")
+        parts = [np.empty(0, dtype=bool)]
+        for shard, start, stop in self._runs(first, count):
+            assert shard.words is not None
+            bits = np.unpackbits(shard.words[start // 8 : -(-stop // 8)], bitorder="little")
+            parts.append(bits[start % 8 : start % 8 + stop - start].view(bool))
+        return np.concatenate(parts)
+
+    def _runs(self, first: np.ndarray, count: np.ndarray) -> Iterator[tuple[_Shard, int, int]]:
+        """The shard of each run of sentences, its first token there, and one past its last."""
+        first, count = np.asarray(first, dtype=np.int64), np.asarray(count, dtype=np.int64)
+        if not len(first):
+            return
         numbers = np.searchsorted(self._first_sentence, first, side="right") - 1
         if first.min() < 0 or first.max() >= self.sentences or count.min() < 0:
             raise IndexError(f"sentences outside of the {self.sentences} of split {self.name}")
         begin = first - self._first_sentence[numbers]
-        parts = []
         for number, start, stop in zip(
             numbers.tolist(), begin.tolist(), (begin + count).tolist(), strict=True
         ):
             shard = self._shards[number]
-            parts.append(shard.tokens[shard.sentences[start] : shard.sentences[stop]])
-        lengths = np.fromiter(map(len, parts), dtype=np.int64, count=len(parts))
-        return np.concatenate(parts, dtype=np.int32, casting="unsafe"), lengths
+            yield shard, int(shard.sentences[start]), int(shard.sentences[stop])
 
     def document_id(self, document: int) -> str:
         """The readable identity of a document of this split."""
@@ -230,19 +274,30 @@ class CorpusSplit:
             with open(shard.names, encoding="utf-8", newline="\n") as lines:
                 yield from map(json.loads, lines)
 
-    def decode(self, first: int, count: int = 1) -> list[str]:
+    def decode(self, first: int, count: int = 1, words: bool = False) -> list[str]:
         """Sentences as text, for people: WordPieces joined, words apart by a space.
 
         What tokenization removed (case and accents of an uncased vocabulary, spaces, unknown
         words) does not come back.
+
+        Args:
+            first, count: which sentences.
+            words: put the spaces where `word_starts` has words, for languages without spaces.
         """
         tokenizer = Corpus.open(self.path).tokenizer()
         runs = np.arange(first, first + count)
         ids, lengths = self.read(runs, np.ones_like(runs))
-        pieces = [tokenizer.vocabulary[number] for number in ids.tolist()]
+        entries = [tokenizer.vocabulary[number] for number in ids.tolist()]
+        inside = [entry.startswith(PREFIX) for entry in entries]
+        if words:
+            inside = (~self.word_starts(runs, np.ones_like(runs))).tolist()
+        pieces = [
+            entry.removeprefix(PREFIX) if joined else f" {entry}"
+            for entry, joined in zip(entries, inside, strict=True)
+        ]
         ends = np.cumsum(lengths).tolist()
         return [
-            " ".join(pieces[end - length : end]).replace(" ##", "")
+            "".join(pieces[end - length : end]).strip(" ")
             for end, length in zip(ends, lengths.tolist(), strict=True)
         ]
 
@@ -254,6 +309,7 @@ class _Shard:
     tokens: np.ndarray  # [tokens]
     sentences: np.ndarray  # [sentences + 1]
     documents: np.ndarray  # [documents + 1]
+    words: np.ndarray | None  # [tokens / 8], the bit of the first token is the lowest
     names: Path
 
     @classmethod
@@ -265,7 +321,9 @@ class _Shard:
             "sentences": (OFFSET, entry["sentences"] + 1),
             "documents": (OFFSET, entry["documents"] + 1),
         }
-        arrays = {}
+        if WORDS in entry["files"]:
+            counts[WORDS] = (np.dtype(np.uint8), -(-entry["tokens"] // 8))
+        arrays: dict[str, Any] = {WORDS: None}
         for part, (kind, count) in counts.items():
             if entry["files"][part]["bytes"] != kind.itemsize * count:
                 raise ValueError(f"{shard_file(number, split, part)} does not hold {count} numbers")

@@ -1,8 +1,8 @@
 """Which documents are held out: a function of what a document is, never of its place or number.
 
-A document's key is a hash of the seed and of its identity where the source gave one (JSONL "id"),
-else of its text. So the split stays when inputs come in another order or number, and documents
-that are the same are on the same side.
+A document's key (`bertkit.text.holdout`) is a hash of the seed and of its identity where the
+source gave one (JSONL "id"), else of its text. So the split stays when inputs come in another
+order or number, and documents that are the same are on the same side.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy as np
 
 from bertkit.errors import UserError
 from bertkit.text.documents import Document
-from bertkit.text.holdout import split_key as split_key
 
 FEW_DOCUMENTS = 10
 """From so many documents on, two at least are held out, for a random next sentence comes from

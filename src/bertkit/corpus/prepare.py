@@ -1,61 +1,53 @@
 """`bertkit prepare`: documents and a vocabulary in, a corpus on disk out (format.py).
 
-The documents are read twice. The first reading only hashes them: it finds every mistake in the
-input before hours of work, and decides which documents are held out (holdout.py). The second one
-streams them to worker processes (bertkit.workers) and writes what comes back, in order (write.py).
+The documents are read twice: once to plan (plan.py), once to hand them to workers (encode.py),
+whose results are written shard by shard, in order (write.py). Workers are processes
+(bertkit.workers) or actors of a Ray cluster (cluster.py).
 
 A shard is a fixed run of documents, by bytes of text in the order of paths, and a document's
-tokens depend on nothing else. So the bytes are the same for any number of workers.
+tokens depend on nothing else. So the bytes are the same for any number of workers, for any
+machine that makes a shard (--shard), and after a stop: finished shards wait in a folder (parts.py)
+beside the output, the same command continues from them, and the last step only puts them together.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
-import threading
 import time
-from array import array
-from collections import Counter
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
-
-import numpy as np
 
 import bertkit
 from bertkit import config as configuration
+from bertkit.corpus.cluster import ray_map
 from bertkit.corpus.config import PrepareConfig
 from bertkit.corpus.encode import Encoded, Item, encode
-from bertkit.corpus.format import FORMAT, MANIFEST, VERSION, token_type, vocabulary_digest
-from bertkit.corpus.holdout import (
-    Holdout,
-    choose_named,
-    choose_share,
-    identity_hash,
-    source_name,
-    split_key,
-)
+from bertkit.corpus.format import FORMAT, MANIFEST, VERSION, token_type, vocabulary_facts
+from bertkit.corpus.parts import CLAIM, Parts, claim, collect, place
+from bertkit.corpus.plan import CHUNK_BYTES, Plan, chunks, scan
+from bertkit.corpus.statistics import SplitStatistics, statistics
+from bertkit.corpus.words import segmenter_name
 from bertkit.corpus.write import ShardWriter
 from bertkit.errors import Interrupted, UserError
-from bertkit.files import sha256, writing
+from bertkit.files import disk_errors, explain, sha256, writing
+from bertkit.interrupts import interrupting
 from bertkit.progress import Progress, say
-from bertkit.text.documents import Document, read_documents
+from bertkit.report.corpus import write_corpus_report
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.workers import parallel_map, processors
-
-CHUNK_BYTES = 1 << 18
-"""Text that a worker gets at once (one document more than fits)."""
-
-LONGEST_DOCUMENT = 1 << 30
-"""Bytes of the longest document, which must fit in memory and in a shard's 32-bit offsets."""
 
 FILES = {
     MANIFEST,
     "prepare.yaml",
+    "report.html",
     "shards",
     "special_tokens_map.json",
     "tokenizer.json",
@@ -69,82 +61,139 @@ MANY_UNKNOWN = 0.05
 
 
 @dataclass
-class SplitCounts:
-    """What one split holds."""
-
-    documents: int = 0
-    sentences: int = 0
-    tokens: int = 0
-    unknown: int = 0
-
-
-@dataclass
 class PrepareResult:
     """What `prepare` made.
 
     Attributes:
-        output: the corpus' folder.
-        splits: counts of "train" and, where documents were held out, "dev".
+        output: the corpus' folder, or with --shard that of the parts.
+        splits: statistics of "train" and, where documents were held out, "dev"; with --shard those
+            of the shards of this part.
         vocabulary_size, lower_case: of the tokenizer.
-        shards: how many there are.
+        shards: how many there are, with --shard in this part.
         empty: documents without any token, left out.
         seconds: how long it took.
+        part: "2/8" with --shard 2/8, else None.
+        missing: shards that the folder of parts still lacks.
     """
 
     output: str
-    splits: dict[str, SplitCounts]
+    splits: dict[str, SplitStatistics]
     vocabulary_size: int
     lower_case: bool
     shards: int
     empty: int
     seconds: float
+    part: str | None = None
+    missing: int = 0
 
     def __str__(self) -> str:
         casing = "lower-cased" if self.lower_case else "cased"
-        rows = [["", "documents", "sentences", "tokens", "tokens/sentence", "unknown"]]
-        for name, counts in self.splits.items():
-            mean = counts.tokens / counts.sentences
-            unknown = f"{100 * counts.unknown / counts.tokens:.2f} %"
-            numbers = [f"{n:,}" for n in (counts.documents, counts.sentences, counts.tokens)]
-            rows.append([name, *numbers, f"{mean:.1f}", unknown])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        part = f"part {self.part}, " if self.part else ""
         lines = [
-            f"{self.output}: {self.shards} {'shard' if self.shards == 1 else 'shards'}, "
+            f"{self.output}: {part}{self.shards} {'shard' if self.shards == 1 else 'shards'}, "
             f"vocabulary of {self.vocabulary_size} ({casing}), {self.seconds:.1f} s"
         ]
-        for name, *cells in rows:
-            padded = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
-            lines.append("  ".join([name.ljust(widths[0]), *padded]))
+        lines += table(self.splits)
+        if self.missing:
+            verb = "shard is" if self.missing == 1 else "shards are"
+            lines.append(f"{self.missing} {verb} not in {self.output} yet")
+        elif self.part:
+            lines.append(
+                f"all shards are there; to join them: the same command with --merge {self.output} "
+                "and another --output in place of --shard"
+            )
         return "\n".join(lines)
+
+
+def table(splits: dict[str, SplitStatistics]) -> list[str]:
+    """The statistics as lines: counts, and below them the distributions of lengths."""
+    counts = [["", "documents", "sentences", "tokens", "unknown"]]
+    lengths = [["", "mean", "median", "90 %", "99 %", "longest"]]
+    for name, split in splits.items():
+        numbers = [f"{n:,}" for n in (split.documents, split.sentences, split.tokens)]
+        counts.append([name, *numbers, f"{100 * split.unknown / split.tokens:.2f} %"])
+        for what, found in (
+            ("tokens a sentence", split.sentence_tokens),
+            ("tokens a document", split.document_tokens),
+            ("sentences a document", split.document_sentences),
+        ):
+            cells = [found.median, found.percentiles["90"], found.percentiles["99"], found.longest]
+            lengths.append([f"{name}, {what}", f"{found.mean:,.1f}", *(f"{n:,}" for n in cells)])
+    return _aligned(counts) + _aligned(lengths)
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            [row[0].ljust(widths[0])]
+            + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        )
+        for row in rows
+    ]
 
 
 def prepare(config: PrepareConfig) -> PrepareResult:
     """Makes a corpus from text. What stood at `config.output` is replaced at the end, as a whole.
 
+    With `config.shard` only a part of its shards is made; `config.merge` joins such parts.
+
     Raises:
         UserError: see `read_documents` and `Tokenizer.load`; an option out of its range; names to
-            hold out that no document has; no document with a token; the disk is full.
-        Interrupted: SIGTERM came; like Ctrl-C, it leaves nothing behind.
+            hold out that no document has; no document with a token; the disk is full; the shards
+            of an interrupted run were made with other options or inputs.
+        Interrupted: Ctrl-C or SIGTERM came. Finished shards stay, and the same call continues;
+            without any, nothing is left behind.
     """
     started = time.monotonic()
+    part, of = _part(config)
     _check(config)
     tokenizer = Tokenizer.load(
         config.vocab, config.lower_case, config.word_limit, config.special_tokens
     )
-    with _sigterm_interrupts(), writing(config.output) as folder:
-        (folder / "shards").mkdir(parents=True)  # first, for a missing permission shows here
-        scan = _scan(config)
-        holdout = _choose(config, scan)
-        written = _write_shards(config, tokenizer, scan, holdout, folder)
-        if "train" not in written.splits:
-            raise UserError(
-                "no document left to train on has any token; check the inputs"
-                + (" and --held-out" if written.splits else "")
-            )
-        tokenizer.save(folder)
-        configuration.save(config, folder / "prepare.yaml")
-        _write_manifest(config, tokenizer, written, folder)
-    for name, counts in written.splits.items():
+    segmenter = segmenter_name() if config.words == "jieba" else None
+    wanted = claim(config, tokenizer, segmenter)
+    if config.merge:
+        folders, entries = collect([Path(path) for path in config.merge], wanted)
+        splits = _put_together(config, tokenizer, segmenter, folders, entries)
+        return _result(config, tokenizer, entries, splits, started)
+    output = Path(os.path.abspath(config.output))
+    parts = Parts(output if config.shard else output.with_name(f".{output.name}.unfinished"))
+    job = f"{part}-of-{of}" if config.shard else "all"
+    with (
+        disk_errors(parts.folder),
+        interrupting(signal.SIGINT, signal.SIGTERM, message="nothing was written"),
+        parts.desk(job) as desk,
+        _leaving(parts, shared=config.shard is not None),
+    ):
+        if not config.shard:
+            parts.forget_claim()
+        parts.check(wanted)  # before hours of reading
+        plan = scan(config)
+        parts.claim(wanted, plan.shards, desk)
+        mine = range(part - 1, len(plan.shards), of)
+        _make_shards(config, tokenizer, plan, mine, parts, desk)
+        found = parts.entries()
+        entries = [found[number] for number in mine]
+        if config.shard:
+            splits = statistics(parts.folder, {number: found[number] for number in mine})
+            missing = len(plan.shards) - len(found)
+            return _result(config, tokenizer, entries, splits, started, missing)
+        folders = [parts.folder] * len(entries)
+        splits = _put_together(config, tokenizer, segmenter, folders, entries)
+        parts.remove()
+    return _result(config, tokenizer, entries, splits, started)
+
+
+def _result(
+    config: PrepareConfig,
+    tokenizer: Tokenizer,
+    entries: Sequence[dict[str, Any]],
+    splits: dict[str, SplitStatistics],
+    started: float,
+    missing: int = 0,
+) -> PrepareResult:
+    for name, counts in splits.items():
         if counts.unknown > MANY_UNKNOWN * counts.tokens:
             share = 100 * counts.unknown / counts.tokens
             say(
@@ -154,13 +203,27 @@ def prepare(config: PrepareConfig) -> PrepareResult:
             )
     return PrepareResult(
         output=str(config.output),
-        splits=written.splits,
+        splits=splits,
         vocabulary_size=len(tokenizer),
         lower_case=tokenizer.lower_case,
-        shards=len(written.shards),
-        empty=written.empty,
+        shards=len(entries),
+        empty=sum(entry["empty"] for entry in entries),
         seconds=time.monotonic() - started,
+        part=config.shard,
+        missing=missing,
     )
+
+
+def _part(config: PrepareConfig) -> tuple[int, int]:
+    """Which part of how many; 1 of 1 without --shard."""
+    if config.shard is None:
+        return 1, 1
+    match = re.fullmatch(r"(\d+)/(\d+)", config.shard)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise UserError(f"--shard is '{config.shard}'; give i/n, from 1/n to n/n")
+    if config.merge:
+        raise UserError("--shard makes parts and --merge joins them; give one of the two")
+    return int(match[1]), int(match[2])
 
 
 def _check(config: PrepareConfig) -> None:
@@ -180,7 +243,15 @@ def _check(config: PrepareConfig) -> None:
     # `writing` refuses too to replace what is not its own, but only when all work is done
     if output.exists() and not output.is_dir():
         raise UserError(f"{config.output} is a file; choose another place with --output")
-    others = sorted({child.name for child in output.iterdir()} - FILES) if output.exists() else []
+    here = {child.name for child in output.iterdir()} if output.exists() else set()
+    if config.shard:
+        if here and CLAIM not in here and any(not name.startswith("making-") for name in here):
+            raise UserError(
+                f"{config.output} is not empty and holds no parts; choose another place for them "
+                "with --output"
+            )
+        return
+    others = sorted(here - FILES)
     if others:
         raise UserError(
             f"{config.output} also holds '{others[0]}', which would be lost; choose another place "
@@ -188,221 +259,146 @@ def _check(config: PrepareConfig) -> None:
         )
 
 
-def _documents(config: PrepareConfig, quiet: bool) -> Iterator[Document]:
-    return read_documents(
-        config.inputs, config.documents, config.text_field, config.errors, quiet=quiet
-    )
-
-
-# ---- first reading ---------------------------------------------------------------------------
-
-
-@dataclass
-class Scan:
-    """What the first reading found: [documents] hashes of splits and of identities."""
-
-    keys: array[int] = field(default_factory=lambda: array("Q"))
-    identities: array[int] = field(default_factory=lambda: array("Q"))
-    named: dict[str, set[int]] = field(default_factory=dict)
-    bytes: int = 0
-
-
-def _scan(config: PrepareConfig) -> Scan:
-    scan = Scan(named={name: set() for name in config.held_out_documents})
-    with Progress("reading", unit="documents", quiet=config.quiet) as progress:
-        for document in _documents(config, config.quiet):
-            size = len(document.text.encode())
-            if size > LONGEST_DOCUMENT:
-                raise UserError(
-                    f"document {document.id} has {size / 1e9:.1f} GB, more than fits in one; "
-                    "divide it, with --documents blank-line for example"
-                )
-            key = split_key(document, config.seed)
-            scan.keys.append(key)
-            scan.identities.append(identity_hash(document.id))
-            scan.bytes += size
-            for name in {document.id, source_name(document)} & scan.named.keys():
-                scan.named[name].add(key)
-            progress.advance()
-    return scan
-
-
-def _choose(config: PrepareConfig, scan: Scan) -> Holdout:
-    if scan.named:
-        holdout = choose_named(scan.keys, scan.named)
-    else:
-        holdout = choose_share(scan.keys, config.held_out)
-    left = len(scan.keys) - holdout.documents
-    if config.held_out and not holdout.documents:
-        say("there are not two different documents, so none is held out", config.quiet)
-    if left < 2:
-        say(
-            "one document is left to train on, which is enough for masked LM only: the next "
-            "sentence task needs two",
-            config.quiet,
-        )
-    return holdout
-
-
-# ---- second reading --------------------------------------------------------------------------
-
-
-@dataclass
-class Written:
-    """What has been written so far."""
-
-    splits: dict[str, SplitCounts] = field(default_factory=dict)
-    shards: list[dict[str, Any]] = field(default_factory=list)
-    empty: int = 0
-
-    def count(self, encoded: dict[str, Encoded]) -> None:
-        for split, part in encoded.items():
-            self.empty += part.empty
-            if part.document_lengths:
-                counts = self.splits.setdefault(split, SplitCounts())
-                counts.documents += len(part.document_lengths)
-                counts.sentences += len(part.sentence_lengths)
-                counts.tokens += sum(part.sentence_lengths)
-                counts.unknown += part.unknown
-
-
-@dataclass
-class _Chunk:
-    """Consecutive documents of one shard."""
-
-    shard: int
-    items: list[Item]
-
-
-def _write_shards(
-    config: PrepareConfig, tokenizer: Tokenizer, scan: Scan, holdout: Holdout, folder: Path
-) -> Written:
-    workers = min(config.workers or processors(), -(-scan.bytes // CHUNK_BYTES))
-    work = partial(encode, tokenizer=tokenizer, sentences=config.sentences)
-    pending: list[_Chunk] = []  # sent to the workers and not yet back, oldest first
+def _make_shards(
+    config: PrepareConfig,
+    tokenizer: Tokenizer,
+    plan: Plan,
+    mine: Sequence[int],
+    parts: Parts,
+    desk: Path,
+) -> None:
+    """Makes those of the shards `mine` that are not there yet."""
+    finished = parts.entries().keys() & set(mine)
+    missing = set(mine) - finished
+    if not missing:
+        return
+    if finished:
+        say(f"{len(finished)} of {len(mine)} shards are there already", config.quiet)
+    words = config.words != "none"
+    work = partial(encode, tokenizer=tokenizer, sentences=config.sentences, words=words)
+    pending: deque[tuple[int, int, bool]] = deque()  # with the workers, oldest first
 
     def texts() -> Iterator[list[Item]]:
-        for chunk in _chunks(config, scan, holdout):
-            pending.append(chunk)
+        for chunk in chunks(config, plan, missing):
+            pending.append((chunk.shard, chunk.documents, chunk.last))
             yield chunk.items
 
-    written = Written()
+    total = sum(plan.shards[number].documents for number in mine)
+    done = sum(plan.shards[number].documents for number in finished)
+    size = sum(plan.shards[number].bytes for number in missing)
+    shard: ShardWriter | None = None
     with (
-        Progress("tokenizing", len(scan.keys), "documents", config.quiet) as progress,
-        closing(parallel_map(work, texts(), workers)) as results,
+        Progress("tokenizing", total, "documents", config.quiet, done) as progress,
+        closing(_results(config, work, texts(), size)) as results,
     ):
-        shard = ShardWriter(folder, 0)
         try:
             for encoded in results:
-                chunk = pending.pop(0)
-                if chunk.shard != shard.number:
-                    written.shards.append(shard.close())
-                    shard = ShardWriter(folder, chunk.shard)
+                number, documents, last = pending.popleft()
+                if shard is None:
+                    shard = ShardWriter(desk, number, words)
                 shard.write(encoded)
-                written.count(encoded)
-                progress.advance(len(chunk.items))
-            written.shards.append(shard.close())
+                if last:
+                    parts.add(number, shard.close(), desk)
+                    shard = None
+                progress.advance(documents)
         finally:
-            shard.abandon()
-    written.splits = {name: written.splits[name] for name in sorted(written.splits, reverse=True)}
-    return written
+            if shard is not None:
+                shard.abandon()
 
 
-def _chunks(config: PrepareConfig, scan: Scan, holdout: Holdout) -> Iterator[_Chunk]:
-    """The documents again, with their splits and distinct identities, cut into chunks."""
-    names = _DistinctNames(scan.identities)
-    chunk, chunk_bytes, shard_bytes = _Chunk(0, []), 0, 0
-    number = 0
-    for number, document in enumerate(_documents(config, quiet=True), start=1):
-        if number > len(scan.keys):
-            break
-        split = "dev" if holdout.holds_out(scan.keys[number - 1]) else "train"
-        chunk.items.append(Item(names.distinct(document.id), split, document.text))
-        size = len(document.text.encode())
-        chunk_bytes += size
-        shard_bytes += size
-        shard_is_full = shard_bytes >= config.shard_bytes
-        if shard_is_full or chunk_bytes >= CHUNK_BYTES:
-            yield chunk
-            chunk, chunk_bytes = _Chunk(chunk.shard + shard_is_full, []), 0
-            if shard_is_full:
-                shard_bytes = 0
-    if number != len(scan.keys):
-        raise UserError("the inputs changed while they were read; run again")
-    if chunk.items:
-        yield chunk
+def _results(
+    config: PrepareConfig,
+    work: partial[dict[str, Encoded]],
+    items: Iterator[list[Item]],
+    size: int,
+) -> Generator[dict[str, Encoded], None, None]:
+    if config.engine == "ray":
+        return ray_map(work, items, config.workers)
+    return parallel_map(work, items, min(config.workers or processors(), -(-size // CHUNK_BYTES)))
 
 
-class _DistinctNames:
-    """Names the second document of an identity ID "ID#2", and so on."""
+# ---- the corpus ------------------------------------------------------------------------------
 
-    def __init__(self, identities: array[int]) -> None:
-        hashes, counts = np.unique(np.frombuffer(identities, np.uint64), return_counts=True)
-        self.repeated = frozenset(hashes[counts > 1].tolist())
-        self.all = hashes
-        self.seen: Counter[str] = Counter()
 
-    def distinct(self, identity: str) -> str:
-        if not self.repeated or identity_hash(identity) not in self.repeated:
-            return identity
-        while True:
-            self.seen[identity] += 1
-            number = self.seen[identity]
-            name = identity if number == 1 else f"{identity}#{number}"
-            if number == 1 or not self._is_taken(name):
-                return name
-
-    def _is_taken(self, name: str) -> bool:
-        wanted = np.uint64(identity_hash(name))
-        place = int(np.searchsorted(self.all, wanted))
-        return place < len(self.all) and bool(self.all[place] == wanted)
+def _put_together(
+    config: PrepareConfig,
+    tokenizer: Tokenizer,
+    segmenter: str | None,
+    folders: Sequence[Path],
+    entries: Sequence[dict[str, Any]],
+) -> dict[str, SplitStatistics]:
+    """Makes the corpus of finished shards, `entries`, which lie in `folders`."""
+    names = {name for entry in entries for name in entry["splits"]}
+    if "train" not in names:
+        raise UserError(
+            "no document left to train on has any token; check the inputs"
+            + (" and --held-out" if names else "")
+        )
+    with writing(config.output) as folder:
+        (folder / "shards").mkdir(parents=True)
+        for source, entry in zip(folders, entries, strict=True):
+            place(source, entry, folder)
+        splits = statistics(folder, dict(enumerate(entries)))
+        tokenizer.save(folder)
+        configuration.save(replace(config, shard=None, merge=[]), folder / "prepare.yaml")
+        _write_manifest(config, tokenizer, segmenter, splits, entries, folder)
+        write_corpus_report(folder)
+    return splits
 
 
 def _write_manifest(
-    config: PrepareConfig, tokenizer: Tokenizer, written: Written, folder: Path
+    config: PrepareConfig,
+    tokenizer: Tokenizer,
+    segmenter: str | None,
+    splits: dict[str, SplitStatistics],
+    entries: Sequence[dict[str, Any]],
+    folder: Path,
 ) -> None:
     manifest = {
         "format": FORMAT,
         "version": VERSION,
         "bertkit": bertkit.__version__,
-        "vocabulary": {
-            "size": len(tokenizer),
-            "sha256": vocabulary_digest(tokenizer.vocabulary),
-            "lower_case": tokenizer.lower_case,
-            "word_limit": tokenizer.word_limit,
-            "special_tokens": tokenizer.special_tokens,
-        },
+        "vocabulary": vocabulary_facts(tokenizer),
         "token_type": token_type(len(tokenizer)).str,
         "sentences": config.sentences,
+        **({"words": segmenter} if segmenter else {}),
         "held_out": {
             "share": 0 if config.held_out_documents else config.held_out,
             "seed": config.seed,
             "named": len(config.held_out_documents),
         },
-        "splits": {name: vars(counts) for name, counts in written.splits.items()},
+        "splits": {name: asdict(split) for name, split in splits.items()},
         "files": {
             name: {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)}
             for name in ("vocab.txt", "tokenizer_config.json")
         },
-        "shards": written.shards,
+        "shards": entries,
     }
     (folder / MANIFEST).write_text(
         json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
     )
 
 
+# ---- stops -----------------------------------------------------------------------------------
+
+
 @contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """Turns SIGTERM into an exception, so that it cleans up as Ctrl-C does."""
+def _leaving(parts: Parts, shared: bool) -> Iterator[None]:
+    """On a stop or a full disk: says what is kept, or removes a folder without a finished shard.
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise Interrupted("stopped; nothing was written", number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    `shared`: other runs may be working in the folder.
+    """
     try:
         yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+    except BaseException as error:
+        kept = len(parts.entries())
+        if not kept and not shared:
+            parts.remove()
+        shards = "shard is" if kept == 1 else "shards are"
+        note = f"{kept} finished {shards} kept, and the same command continues"
+        if isinstance(error, Interrupted):
+            raise Interrupted(f"stopped; {note if kept else error}", error.signal) from None
+        message = explain(error, parts.folder) if isinstance(error, Exception) else None
+        if message is None or isinstance(error, UserError):
+            raise
+        raise UserError(f"{message}; {note}" if kept else message) from error

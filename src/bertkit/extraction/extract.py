@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -21,7 +22,7 @@ from typing import IO, Any, cast
 
 import bertkit
 from bertkit import config as configuration
-from bertkit.errors import UserError, sigterm_interrupts
+from bertkit.errors import UserError
 from bertkit.extraction.config import ExtractConfig
 from bertkit.extraction.convert import Converter
 from bertkit.extraction.encodings import check_encoding
@@ -29,6 +30,7 @@ from bertkit.extraction.filters import NearIndex, known_languages
 from bertkit.extraction.inputs import Input, find_inputs, read_input
 from bertkit.extraction.records import STOPPING, Dropped, Extracted, Raw
 from bertkit.files import disk_errors, writing, zstandard
+from bertkit.interrupts import interrupting
 from bertkit.progress import Progress, say
 from bertkit.workers import parallel_map, processors
 
@@ -124,7 +126,7 @@ def extract(config: ExtractConfig) -> ExtractResult:
     inputs = find_inputs(config)
     _check_output(config, inputs)
     result = ExtractResult(config.output, inputs={entry.name: InputCounts() for entry in inputs})
-    with sigterm_interrupts(), writing(config.output) as partial:
+    with interrupting(signal.SIGTERM), writing(config.output) as partial:
         with disk_errors(config.output), _open(partial, config.output) as file:
             for document in _kept(config, inputs, result):
                 line = {

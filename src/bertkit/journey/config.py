@@ -19,7 +19,15 @@ class InspectConfig:
     document: int | None = option(
         None, help="show this document of a corpus in words, counted from 0 (default: none)"
     )
-    split: str = option("train", help="the part of the corpus that --document counts in")
+    example: int | None = option(
+        None,
+        help="show this example of a corpus as pre-training sees it, a masked pair of sentences, "
+        "counted from 0 in the order of a run with default options (default: none)",
+    )
+    sequence_length: int = option(128, help="tokens of --example, special tokens included")
+    split: str = option(
+        "train", help="the part of the corpus that --document and --example count in"
+    )
     verify: bool = option(True, help="read all data and compare its checksums")
     vocab_size: int = option(30522, help="vocabulary entries that a model size is reckoned with")
 

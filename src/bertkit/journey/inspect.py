@@ -12,12 +12,16 @@ import json
 import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import UserError
 from bertkit.journey.config import InspectConfig
 from bertkit.model.config import SIZES, ModelConfig, model_config
 from bertkit.model.parameters import ParameterTable, parameter_table
+
+if TYPE_CHECKING:
+    from bertkit.corpus.format import CorpusSplit
+    from bertkit.text.tokenizer import Tokenizer
 
 RUN_COMMANDS = ("pretrain", "finetune")
 """Commands whose configuration, <command>.yaml, marks the folder of a run."""
@@ -66,6 +70,8 @@ def inspect(config: InspectConfig) -> InspectResult:
         )
     if (path / "manifest.json").is_file():
         return _corpus(config, path)
+    if (path / "parts.json").is_file():
+        return _parts(path)
     if any((path / f"{command}.yaml").is_file() for command in RUN_COMMANDS):
         return _run(config, path)
     if (path / "config.json").is_file():
@@ -96,43 +102,121 @@ def _corpus(config: InspectConfig, path: Path) -> InspectResult:
     facts: dict[str, Any] = {"identity": corpus.identity, "verified": config.verify, "splits": {}}
     lines = []
     for name, split in corpus.splits.items():
-        facts["splits"][name] = {
-            "documents": split.documents,
-            "sentences": split.sentences,
-            "tokens": split.tokens,
-        }
+        found = corpus.manifest["splits"][name]
+        facts["splits"][name] = found
+        unknown = f", {100 * found['unknown'] / split.tokens:.2f} % of them unknown"
         lines.append(
             (
                 name,
                 f"{split.documents:,} documents, {split.sentences:,} sentences, "
-                f"{split.tokens:,} tokens; {split.sentences / split.documents:.1f} sentences a "
+                f"{split.tokens:,} tokens{unknown}; "
+                f"{split.sentences / split.documents:.1f} sentences a "
                 f"document, {split.tokens / split.sentences:.1f} tokens a sentence",
             )
         )
+        for kind in ("sentence_tokens", "document_tokens"):
+            if kind in found:  # not in corpora of early versions
+                lines.append((f"  a {kind.split('_')[0]}", _lengths(found[kind])))
     facts |= _casing(tokenizer.lower_case) | {"vocab_size": len(tokenizer)}
+    facts["words"] = corpus.manifest.get("words")
+    if facts["words"]:
+        lines.append(("words", f"their starts are stored, found by {facts['words']}"))
     lines += [
         ("vocabulary", f"{len(tokenizer):,} entries, {facts['casing']}"),
         ("shards", f"{len(corpus.manifest['shards'])}, identity {corpus.identity[:12]}"),
         ("whole", "yes, every checksum agrees" if config.verify else "sizes agree, not read"),
     ]
-    text = ""
-    if config.document is not None:
+    texts = []
+    if config.document is not None or config.example is not None:
         if config.split not in corpus.splits:
             raise UserError(
                 f"{path} has no split '{config.split}'; choose one of {', '.join(corpus.splits)}"
             )
         split = corpus.splits[config.split]
-        if not 0 <= config.document < split.documents:
-            raise UserError(
-                f"{path} has documents 0 to {split.documents - 1} in {config.split}, "
-                f"not {config.document}"
-            )
-        first, stop = split.document_bounds[config.document : config.document + 2].tolist()
-        sentences = split.decode(first, stop - first)
-        identity = split.document_id(config.document)
-        facts["document"] = {"id": identity, "sentences": sentences}
-        text = "\n".join([f"document {config.document} of {config.split}: {identity}", *sentences])
-    return InspectResult("corpus", config.path, facts, lines, text)
+        if config.document is not None:
+            facts["document"], text = _document(config.document, split)
+            texts.append(text)
+        if config.example is not None:
+            facts["example"], text = _example(config, split, tokenizer)
+            texts.append(text)
+    return InspectResult("corpus", config.path, facts, lines, "\n\n".join(texts))
+
+
+def _lengths(found: dict[str, Any]) -> str:
+    percentiles = found["percentiles"]
+    return (
+        f"{found['mean']:,.1f} tokens; median {percentiles['50']:,}, 90 % up to "
+        f"{percentiles['90']:,}, 99 % up to {percentiles['99']:,}, longest {found['longest']:,}"
+    )
+
+
+def _document(number: int, split: CorpusSplit) -> tuple[dict[str, Any], str]:
+    """A document in words, a sentence a line; spaces between words where the corpus knows them."""
+    if not 0 <= number < split.documents:
+        raise UserError(
+            f"{split.path} has documents 0 to {split.documents - 1} in {split.name}, not {number}"
+        )
+    first, stop = split.document_bounds[number : number + 2].tolist()
+    sentences = split.decode(first, stop - first, words=split.has_words)
+    identity = split.document_id(number)
+    text = "\n".join([f"document {number} of {split.name}: {identity}", *sentences])
+    return {"id": identity, "sentences": sentences}, text
+
+
+def _example(
+    config: InspectConfig, split: CorpusSplit, tokenizer: Tokenizer
+) -> tuple[dict[str, Any], str]:
+    """A masked pair; what is to be predicted stands in braces behind what the model sees."""
+    from bertkit.pretraining.batches import PretrainingSource, SpecialIds
+    from bertkit.pretraining.config import PretrainConfig
+    from bertkit.pretraining.run import mask_options, plan_options
+
+    number, length = config.example or 0, config.sequence_length
+    if number < 0:
+        raise UserError(f"--example is {number}; count from 0")
+    if length < 8:
+        raise UserError(f"a sequence length of {length} is too short for a sentence pair")
+    options = PretrainConfig(corpus=config.path, output="", sequence_length=length)
+    source = PretrainingSource(
+        split,
+        plan_options(options, length),
+        mask_options(options, tokenizer, length),
+        SpecialIds(tokenizer.cls_id, tokenizer.sep_id),
+        batch_size=1,
+        micro_batch_size=1,
+    )
+    examples = source.examples(number, 1)[0]
+    tokens = [tokenizer.vocabulary[token] for token in examples.token_ids.tolist()]
+    masked = {
+        place: tokenizer.vocabulary[examples.original_ids[place]]
+        for place in examples.masked.tolist()
+    }
+    shown = [f"{t}{{{masked[k]}}}" if k in masked else t for k, t in enumerate(tokens)]
+    follows = "a random text" if examples.next_sentence[0] else "what follows"
+    facts = {
+        "tokens": tokens,
+        "segment_ids": examples.segment_ids.tolist(),
+        "masked": masked,
+        "random_next": bool(examples.next_sentence[0]),
+    }
+    head = (
+        f"example {number} of {split.name}: {len(tokens)} tokens, {len(masked)} to predict "
+        f"({{...}}); the second text is {follows}"
+    )
+    return facts, f"{head}\n{' '.join(shown)}"
+
+
+def _parts(path: Path) -> InspectResult:
+    """Shards that wait to become a corpus."""
+    from bertkit.corpus.parts import Parts
+
+    parts = Parts(path)
+    plan, entries = parts.plan(), parts.entries()
+    missing = [number for number in range(len(plan)) if number not in entries]
+    facts = {"shards": len(plan), "missing": missing}
+    what = f"{len(entries)} of {len(plan)} shards are finished"
+    lines = [("shards", what), ("input", f"{sum(s.documents for s in plan):,} documents")]
+    return InspectResult("parts of a corpus", str(path), facts, lines)
 
 
 def _vocabulary(path: Path) -> InspectResult:

@@ -18,11 +18,21 @@ FEW_DOCUMENTS = 10
 """Of fewer documents none is held out for measuring a vocabulary: each is needed to learn from."""
 
 
-def split_key(document: Document, seed: int) -> int:
-    """64 bits that decide on which side a document is."""
-    content = document.id if document.named else document.text
-    digest = hashlib.blake2b(content.encode(), digest_size=8, key=str(seed).encode()).digest()
-    return int.from_bytes(digest, "little")
+def keyed_hash(content: bytes, seed: int) -> bytes:
+    """8 bytes that depend on the seed."""
+    return hashlib.blake2b(content, digest_size=8, key=str(seed).encode()).digest()
+
+
+def split_key(document: Document, seed: int, text_hash: bytes | None = None) -> int:
+    """64 bits that decide on which side a document is.
+
+    `text_hash` is the `keyed_hash` of its text, where that is known already.
+    """
+    if document.named:
+        text_hash = keyed_hash(document.id.encode(), seed)
+    elif text_hash is None:
+        text_hash = keyed_hash(document.text.encode(), seed)
+    return int.from_bytes(text_hash, "little")
 
 
 @dataclass

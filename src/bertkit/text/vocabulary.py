@@ -12,6 +12,7 @@ they come: counts are exact sums, and every choice between equals goes by code p
 from __future__ import annotations
 
 import shutil
+import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from pathlib import Path
 from bertkit import config as configuration
 from bertkit.errors import UserError
 from bertkit.files import writing
-from bertkit.interrupts import sigterm_interrupts
+from bertkit.interrupts import interrupting
 from bertkit.progress import Progress, say
 from bertkit.text.config import VocabConfig
 from bertkit.text.documents import Document, read_documents
@@ -198,7 +199,7 @@ def learn_vocabulary(config: VocabConfig) -> VocabResult:
     old = _check(config)
     lower_case = old.lower_case if old else config.lower_case is not False
     limit = old.word_limit if old else WORD_LIMIT
-    with sigterm_interrupts(), writing(config.output) as partial:
+    with interrupting(signal.SIGTERM), writing(config.output) as partial:
         partial.mkdir()
         text = _read(config, lower_case, limit, partial / "counts")
         before = old.vocabulary if old else []
