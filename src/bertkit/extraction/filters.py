@@ -5,8 +5,8 @@ their sequences of five words in common (Jaccard similarity), which MinHash esti
 signatures of 128 numbers (Broder 1997), here by the package datasketch. Of a group the first in the
 order of the inputs is kept.
 
-datasketch's own index takes about 10 kB a document and more. `NearIndex` holds for each document a
-dictionary entry for each band and one byte of each number (Li & König 2010), about 1 kB.
+datasketch's own index keeps every signature whole, in Python objects. `NearIndex` holds for each
+document a dictionary entry for each band and one byte of each number (Li & König 2010).
 """
 
 from __future__ import annotations
