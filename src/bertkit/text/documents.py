@@ -300,7 +300,8 @@ def _parse_json(line: str, where: str, text_field: str, errors: str) -> Document
         raise UserError(f'{where}: field "id" is a {json_kind(identity)}; use a text or a number')
     named = identity is not None and str(identity) != ""
     name = str(identity) if named else ""
-    if _SURROGATE.search(text) or _SURROGATE.search(name):
+    # only an escape can make one: UTF-8 has none
+    if "\\u" in line and (_SURROGATE.search(text) or _SURROGATE.search(name)):
         if errors == "strict":
             raise UserError(
                 f"{where}: half a surrogate pair, which is not a character; "
