@@ -22,7 +22,10 @@ SMALL = replace(
     model="1x32x2",
     batch_size=8,
     tuning={name: (Tuning(1e-3, 1), Tuning(1e-3, 1)) for name in ("reviews", "names")},
-    grid=((Tuning(1e-3, 1), Tuning(2e-3, 1)), (Tuning(1e-3, 1),)),
+    grid={
+        name: ((Tuning(1e-3, 1), Tuning(2e-3, 1)), (Tuning(1e-3, 1),))
+        for name in ("reviews", "names")
+    },
 )
 
 
@@ -49,7 +52,8 @@ def test_the_journey_ends_in_a_table_and_a_report_and_a_second_run_keeps_it(
         ("Persons, places, organizations", 16),
         ("Persons, places, organizations", 64),
     ]
-    assert all(len(one.random) == len(one.pretrained) == 2 for one in result.comparisons)
+    seeds = [len(one.random) for one in result.comparisons]
+    assert seeds == [len(one.pretrained) for one in result.comparisons] == [4, 2, 2, 2]
     for name in ("report.html", "results.json", "vocab/vocab.txt", "pretrained/model.safetensors"):
         assert (out / name).is_file(), name
     page = (out / "report.html").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ import multiprocessing
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,6 +95,7 @@ class Cell:
     labels: int
     tuning: Tuning
     grid: Sequence[Tuning]
+    seeds: int
 
 
 def compare(
@@ -103,9 +104,9 @@ def compare(
     folder: Path,
     few: int,
     many: int,
-    seeds: int,
-    tuning: dict[str, tuple[Tuning, Tuning]],
-    grid: tuple[Sequence[Tuning], Sequence[Tuning]],
+    seeds: Mapping[str, tuple[int, int]],
+    tuning: Mapping[str, tuple[Tuning, Tuning]],
+    grid: Mapping[str, tuple[Sequence[Tuning], Sequence[Tuning]]],
     dropout: float,
     test: int,
     workers: int,
@@ -115,8 +116,9 @@ def compare(
 
     Args:
         few, many: numbers of labelled examples.
-        tuning: of the pre-trained model, by the task's name, with few labels and with many.
-        grid: what the random start may choose from, with few labels and with many.
+        seeds: fine-tunings from each start, by the task's name, with few labels and with many.
+        tuning: of the pre-trained model, likewise.
+        grid: what the random start may choose from, likewise.
         dropout: in fine-tuning, from either start.
         test: examples of the test set to score on.
 
@@ -132,17 +134,23 @@ def compare(
     def runs(cell: Cell, start: Start, how: Tuning) -> list[Run]:
         return [
             Run(cell.task, checkpoint, cell.labels, start, how, dropout, seed, folder)
-            for seed in range(seeds)
+            for seed in range(cell.seeds)
         ]
 
     cells = [
-        Cell(task, labels, tuning[task.name][size], grid[size])
+        Cell(
+            task,
+            labels,
+            tuning[task.name][size],
+            grid[task.name][size],
+            seeds[task.name][size],
+        )
         for task in tasks
         for size, labels in enumerate((few, many))
     ]
     pretrained = {cell: runs(cell, "checkpoint", cell.tuning) for cell in cells}
     tried = {cell: [runs(cell, "random", how)[0] for how in cell.grid] for cell in cells}
-    total = sum(len(pretrained[cell]) + len(tried[cell]) + seeds - 1 for cell in cells)
+    total = sum(len(pretrained[cell]) + len(tried[cell]) + cell.seeds - 1 for cell in cells)
     with (
         Progress("fine-tune", total, "runs", quiet) as progress,
         _Work(test, workers, lambda: progress.advance(1)) as work,

@@ -44,9 +44,11 @@ class QuickstartConfig:
         13.0, help="how long it may take; what the tasks do not need goes into pre-training"
     )
     few: int = option(200, help="labelled examples of the task with few labels")
-    many: int = option(800, help="labelled examples of the task with many labels")
+    many: int = option(600, help="labelled examples of the task with many labels")
     test: int = option(3000, help="labelled examples to test on")
-    seeds: int = option(3, help="fine-tunings of each start, with other labels and other heads")
+    seeds: int = option(
+        3, help="fine-tunings of each start, with other labels and other heads; few reviews: twice"
+    )
     workers: int = option(2, help="fine-tunings at the same time, each on one processor core")
     seed: int = option(0, help="of the splits, the weights and the order of the text")
     quiet: bool = option(False, help="print no progress")

@@ -58,7 +58,7 @@ from bertkit.training.claim import claim
 PRETRAINING_SHARE = 0.5
 """Of the minutes, at least this much is pre-training ..."""
 
-TUNING_MINUTES = 5.5
+TUNING_MINUTES = 6.0
 """... and all that is left beyond what the comparison takes on two cores."""
 
 FULL_MINUTES = 13.0
@@ -160,7 +160,10 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
                 out / "tuning",
                 few=config.few,
                 many=max(config.few + 1, round(scale * config.many)),
-                seeds=config.seeds,
+                seeds={
+                    name: (config.seeds * few, config.seeds * many)
+                    for name, (few, many) in recipe.seeds.items()
+                },
                 tuning=recipe.tuning,
                 grid=recipe.grid,
                 dropout=recipe.tuning_dropout,

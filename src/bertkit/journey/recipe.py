@@ -27,8 +27,10 @@ class Recipe:
     Attributes:
         review_share: share of reviews in the pre-training text's characters; None takes all.
         tuning: of the pre-trained model, by task: with few labels and with many.
-        grid: of the random start, which gets the best of these on the dev set; for few labels
-            and for many.
+        grid: of the random start, which gets the best of these on the dev set; by task, with
+            few labels and with many.
+        seeds: how many times the configured number, by task, with few labels and with many. The
+            draw of a few noisy reviews matters much.
         tuning_dropout: in fine-tuning, from either start; pre-training has its own.
         task_length: tokens of the longest sequence in fine-tuning; a longer sentence is tagged in
             windows.
@@ -48,16 +50,16 @@ class Recipe:
     initializer_range: float
     review_share: float | None
     tuning: dict[str, tuple[Tuning, Tuning]]
-    grid: tuple[tuple[Tuning, ...], tuple[Tuning, ...]]
+    grid: dict[str, tuple[tuple[Tuning, ...], tuple[Tuning, ...]]]
+    seeds: dict[str, tuple[int, int]]
     tuning_dropout: float
     task_length: int
 
 
-RATES = (5e-4, 1e-3, 2e-3)
-GRID = (
-    tuple(Tuning(rate, epochs) for rate in RATES for epochs in (10, 20)),
-    tuple(Tuning(rate, epochs) for rate in RATES for epochs in (3, 6)),
-)
+def grid(*epochs: int) -> tuple[Tuning, ...]:
+    """Three rates with each number of epochs."""
+    return tuple(Tuning(rate, number) for rate in (5e-4, 1e-3, 2e-3) for number in epochs)
+
 
 CHINESE = Recipe(
     vocab_size=5000,
@@ -77,7 +79,8 @@ CHINESE = Recipe(
         "reviews": (Tuning(1e-3, 10), Tuning(1e-3, 6)),
         "names": (Tuning(1e-3, 20), Tuning(1e-3, 6)),
     },
-    grid=GRID,
+    grid={"reviews": (grid(5, 10), grid(3, 6)), "names": (grid(10, 20), grid(3, 6))},
+    seeds={"reviews": (2, 1), "names": (1, 1)},
     tuning_dropout=0.1,
     task_length=64,
 )
