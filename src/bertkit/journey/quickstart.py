@@ -62,7 +62,7 @@ TUNING_MINUTES = 6.0
 """... and all that is left beyond what the comparison takes on two cores."""
 
 FULL_MINUTES = 13.0
-"""With fewer minutes the task with many labels and the test sets shrink in proportion."""
+"""With fewer minutes the many labels (to twice the few) and the test sets shrink in proportion."""
 
 T = TypeVar("T")
 
@@ -159,7 +159,7 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
                 out / "pretrained",
                 out / "tuning",
                 few=config.few,
-                many=max(config.few + 1, round(scale * config.many)),
+                many=max(min(2 * config.few, config.many), round(scale * config.many)),
                 seeds={
                     name: (config.seeds * few, config.seeds * many)
                     for name, (few, many) in recipe.seeds.items()
