@@ -124,11 +124,16 @@ def windows(lengths: Sequence[int], room: int) -> list[tuple[int, int, list[int]
         # the next window starts a quarter before this one's end, and at least one word further
         start = int(np.searchsorted(bounds, bounds[last] - room // OVERLAP))
         first = max(min(start, last), first + 1)
+    earliest = latest = 0  # the spans that hold the word are spans[earliest:latest]
     for word, length in enumerate(lengths):
+        while spans[earliest][1] <= word:
+            earliest += 1
+        while latest < len(spans) and spans[latest][0] <= word:
+            latest += 1
         if length:
             # context on the poorer side; the text's own ends count as no loss
             best = max(
-                (span for span in spans if span[0] <= word < span[1]),
+                spans[earliest:latest],
                 key=lambda span: min(
                     bounds[word] - bounds[span[0]] if span[0] else room,
                     bounds[span[1]] - bounds[word + 1] if span[1] < len(lengths) else room,
