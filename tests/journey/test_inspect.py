@@ -143,9 +143,12 @@ def test_a_document_of_a_corpus_is_shown_in_words(corpus: Path) -> None:
         ({"document": 1000}, "has documents 0 to .* in train, not 1000"),
         ({"document": -1}, "not -1"),
         ({"document": 0, "split": "test"}, "no split 'test'; choose one of train, dev"),
+        ({"example": -1}, "count from 0"),
+        ({"example": 0, "sequence_length": 4}, "too short"),
+        ({"example": 0, "split": "test"}, "no split 'test'"),
     ],
 )
-def test_a_document_that_is_not_there_is_refused(
+def test_a_document_or_an_example_that_is_not_there_is_refused(
     corpus: Path, options: dict[str, object], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
@@ -172,21 +175,6 @@ def test_an_example_is_shown_as_pre_training_sees_it(corpus: Path) -> None:
     assert ("a random text" in found.text) == example["random_next"]
     assert look(corpus, example=2, sequence_length=32).facts == found.facts
     assert look(corpus, example=3, sequence_length=32).facts["example"] != example
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"example": -1}, "count from 0"),
-        ({"example": 0, "sequence_length": 4}, "too short"),
-        ({"example": 0, "split": "test"}, "no split 'test'"),
-    ],
-)
-def test_an_example_that_cannot_be_is_refused(
-    corpus: Path, options: dict[str, object], message: str
-) -> None:
-    with pytest.raises(UserError, match=message):
-        look(corpus, **options)
 
 
 def test_a_document_is_shown_in_chinese_words(

@@ -41,6 +41,7 @@ from bertkit.files import disk_errors, explain, sha256, writing
 from bertkit.interrupts import interrupting
 from bertkit.progress import Progress, say
 from bertkit.report.corpus import write_corpus_report
+from bertkit.text.documents import check_output_apart
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.workers import parallel_map, processors
 
@@ -233,13 +234,8 @@ def _check(config: PrepareConfig) -> None:
         raise UserError(f"workers is {config.workers}; give 1 or more")
     if config.shard_bytes < 1:
         raise UserError(f"shard_bytes is {config.shard_bytes}; give 1 or more")
+    check_output_apart(config.output, config.inputs)
     output = Path(config.output).resolve()
-    for path in config.inputs:
-        if Path(path).is_dir() and Path(path).resolve() in (output, *output.parents):
-            raise UserError(
-                f"the output {config.output} lies inside the input folder {path} and would be "
-                "read as text the next time; choose another place with --output"
-            )
     # `writing` refuses too to replace what is not its own, but only when all work is done
     if output.exists() and not output.is_dir():
         raise UserError(f"{config.output} is a file; choose another place with --output")

@@ -32,6 +32,7 @@ from bertkit.extraction.records import STOPPING, Dropped, Extracted, Raw
 from bertkit.files import disk_errors, writing, zstandard
 from bertkit.interrupts import interrupting
 from bertkit.progress import Progress, say
+from bertkit.text.documents import check_output_apart
 from bertkit.workers import parallel_map, processors
 
 CHUNK_BYTES = 1 << 18
@@ -168,12 +169,7 @@ def _check_output(config: ExtractConfig, inputs: list[Input]) -> None:
     output = Path(config.output).resolve()
     if output.is_dir():
         raise UserError(f"{config.output} is a folder; name a file in it with --output")
-    for path in config.inputs:
-        if Path(path).is_dir() and Path(path).resolve() in output.parents:
-            raise UserError(
-                f"the output {config.output} lies inside the input folder {path} and would be "
-                "read as an input the next time; choose another place with --output"
-            )
+    check_output_apart(config.output, config.inputs)
     if any(entry.path is not None and entry.path.resolve() == output for entry in inputs):
         raise UserError(f"the output {config.output} is an input; choose another with --output")
 

@@ -7,7 +7,6 @@ bytes where the name says nothing. In a folder, files of unknown endings are pas
 from __future__ import annotations
 
 import lzma
-import os
 import re
 import zlib
 from collections import Counter
@@ -25,7 +24,13 @@ from bertkit.extraction.tables import Fields, read_csv, read_jsonl, read_parquet
 from bertkit.extraction.textfile import read_lines
 from bertkit.files import damage, open_unpacked
 from bertkit.progress import say
-from bertkit.text.documents import JSONL_SUFFIXES, TEXT_SUFFIXES, distinct_names
+from bertkit.text.documents import (
+    JSONL_SUFFIXES,
+    TEXT_SUFFIXES,
+    distinct_names,
+    existing,
+    visible_files,
+)
 
 _PACKED = frozenset({".gz", ".bz2", ".xz", ".zst"})
 _FORMATS = {
@@ -66,12 +71,8 @@ def find_inputs(config: ExtractConfig) -> list[Input]:
             if not inside:
                 raise UserError(f"folder {path} has no file that could be read; see --help")
             files = [(file, file.relative_to(path).as_posix()) for file in inside]
-        elif path.is_file():
-            files = [(path, path.name)]
-        elif path.exists():
-            raise UserError(f"{path} is neither a file nor a folder; save it to a file first")
         else:
-            raise UserError(f"there is no file or folder {path}; check the name")
+            files = [(existing(path), path.name)]
         for file, name in files:
             if file.resolve() not in found:
                 found[file.resolve()] = (file, name)
@@ -91,19 +92,14 @@ def find_inputs(config: ExtractConfig) -> list[Input]:
 
 
 def _walk(folder: Path, skipped: Counter[str], form: str) -> list[Path]:
-    def refuse(error: OSError) -> None:
-        raise UserError(f"cannot read folder {error.filename}: {error.strerror}") from error
-
     found = []
-    for parent, folders, files in os.walk(folder, onerror=refuse):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in files:
-            if name.startswith(".") or not Path(parent, name).is_file():
-                continue
-            if not _DUMP_INDEX.search(name) and (_by_name(name) or form != "auto"):
-                found.append(Path(parent, name))
-            else:
-                skipped[Path(name).suffix.lower() or "without ending"] += 1
+    for path in visible_files(folder):
+        if not path.is_file():
+            continue
+        if not _DUMP_INDEX.search(path.name) and (_by_name(path.name) or form != "auto"):
+            found.append(path)
+        else:
+            skipped[path.suffix.lower() or "without ending"] += 1
     return sorted(found)
 
 

@@ -171,12 +171,8 @@ def _find_sources(paths: list[Path], quiet: bool) -> list[_Source]:
                     f"folder {path} has no document; text files end in .txt and JSONL in .jsonl "
                     "(a file with another ending can be given by its name)"
                 )
-        elif path.is_file():
-            found[path.resolve()] = _Source(path, path.name, True)
-        elif path.exists():
-            raise UserError(f"{path} is neither a file nor a folder; save it to a file first")
         else:
-            raise UserError(f"there is no file or folder {path}; check the name")
+            found[existing(path).resolve()] = _Source(path, path.name, True)
     if skipped:
         endings = ", ".join(f"{count} {ending}" for ending, count in skipped.most_common(5))
         say(f"passed over {skipped.total()} files that are not text or JSONL: {endings}", quiet)
@@ -188,20 +184,47 @@ def _find_sources(paths: list[Path], quiet: bool) -> list[_Source]:
 
 
 def _walk(folder: Path, skipped: Counter[str]) -> Iterator[Path]:
+    for path in visible_files(folder):
+        suffix = path.suffix.lower()
+        if suffix in TEXT_SUFFIXES or is_jsonl(path):
+            yield path
+        else:
+            skipped[suffix or "without ending"] += 1
+
+
+def visible_files(folder: Path) -> Iterator[Path]:
+    """The files of a folder and its sub-folders, without hidden ones, in no particular order.
+
+    Raises:
+        UserError: a folder cannot be read.
+    """
+
     def refuse(error: OSError) -> None:
         raise UserError(f"cannot read folder {error.filename}: {error.strerror}") from error
 
     for parent, folders, files in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in files:
-            path = Path(parent, name)
-            suffix = path.suffix.lower()
-            if name.startswith("."):
-                continue
-            if suffix in TEXT_SUFFIXES or is_jsonl(path):
-                yield path
-            else:
-                skipped[suffix or "without ending"] += 1
+        yield from (Path(parent, name) for name in files if not name.startswith("."))
+
+
+def existing(path: Path) -> Path:
+    """The path itself; UserError if it is no file or folder."""
+    if path.is_dir() or path.is_file():
+        return path
+    if path.exists():
+        raise UserError(f"{path} is neither a file nor a folder; save it to a file first")
+    raise UserError(f"there is no file or folder {path}; check the name")
+
+
+def check_output_apart(output: str, inputs: Sequence[str]) -> None:
+    """Raises UserError for an output that is one of the input folders, or inside one."""
+    place = Path(output).resolve()
+    for path in inputs:
+        if Path(path).is_dir() and Path(path).resolve() in (place, *place.parents):
+            raise UserError(
+                f"the output {output} lies inside the input folder {path} and would be read as an "
+                "input the next time; choose another place with --output"
+            )
 
 
 def distinct_names(names: dict[Path, str]) -> dict[Path, str]:

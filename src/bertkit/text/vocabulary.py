@@ -24,7 +24,7 @@ from bertkit.files import writing
 from bertkit.interrupts import interrupting
 from bertkit.progress import Progress, say
 from bertkit.text.config import VocabConfig
-from bertkit.text.documents import Document, read_documents
+from bertkit.text.documents import Document, check_output_apart, read_documents
 from bertkit.text.extension import extended, learn_additions, unused_ids
 from bertkit.text.holdout import FEW_DOCUMENTS, HoldoutStream
 from bertkit.text.learning import (
@@ -367,12 +367,7 @@ def _check(config: VocabConfig) -> Tokenizer | None:
     check_positive(**{name: getattr(config, name) for name in counts})
     output = Path(config.output)
     _check_output(output)
-    for path in config.inputs:
-        if Path(path).is_dir() and Path(path).resolve() in output.resolve().parents:
-            raise UserError(
-                f"the output {output} lies inside the input folder {path}, so that its vocab.txt "
-                "would be read as text the next time; choose another place with --output"
-            )
+    check_output_apart(config.output, config.inputs)
     if config.extend is None:
         if config.add is not None:
             raise UserError("--add is for --extend: name the old vocabulary, or use --size")

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 
-from bertkit.text.characters import CJK_RANGES, SEPARATORS, SPLITTING_CONTROLS
+from bertkit.text.characters import CJK_CLASS, SEPARATORS, without_splitting_controls
 from bertkit.text.wordpiece import WORD_LIMIT, chunks, words
 from bertkit.workers import parallel_map, processors
 
@@ -42,9 +42,7 @@ MEMO_ENTRIES = 1 << 17
 MEMO_CHARACTERS = 32
 """Chunks whose words a worker remembers, and the longest of them."""
 
-_DROP_SPLITTING_CONTROLS = dict.fromkeys(map(ord, SPLITTING_CONTROLS))
-_CJK = "".join(f"{chr(first)}-{chr(last)}" for first, last in CJK_RANGES)
-_CUT = re.compile(f"[{_CJK}{re.escape(SEPARATORS)}]")
+_CUT = re.compile(f"[{CJK_CLASS}{re.escape(SEPARATORS)}]")
 """Before such a character a text can be cut without changing its words."""
 
 
@@ -75,9 +73,7 @@ class WordCounter:
         """How often each word occurs in texts."""
         runs: Counter[str] = Counter()
         for text in texts:
-            if any(control in text for control in SPLITTING_CONTROLS):
-                text = text.translate(_DROP_SPLITTING_CONTROLS)  # `split` takes them for spaces
-            runs.update(text.split())
+            runs.update(without_splitting_controls(text).split())
         mixed: Counter[str] = Counter()  # the chunks of runs with CJK characters
         table: dict[str, int] = {}
         for run, count in runs.items():

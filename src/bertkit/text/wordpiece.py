@@ -36,7 +36,7 @@ WORD_LIMIT = 200
 PREFIX = "##"
 """Marks a vocabulary entry that continues a word."""
 
-_CJK = "".join(f"{chr(first)}-{chr(last)}" for first, last in characters.CJK_RANGES)
+_CJK = characters.CJK_CLASS
 _SPACE = re.escape(characters.SEPARATORS)
 _NEEDS_NEIGHBOURS = re.compile(f"[Σ{characters.REORDERED}]")
 
