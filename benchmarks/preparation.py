@@ -27,6 +27,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from processes import family, pss
+
 WORDS = 3_300_000_000
 FILE_BYTES = 100_000_000
 SAMPLING = 0.25
@@ -90,27 +92,6 @@ def write_input(texts: Path, folder: Path, size: int, document: int) -> tuple[in
     assert file is not None
     file.close()
     return written, count, words
-
-
-def family(process: int) -> list[int]:
-    """A process and all that descend from it."""
-    found = [process]
-    for one in found:
-        try:
-            for task in Path(f"/proc/{one}/task").iterdir():
-                found += map(int, (task / "children").read_text().split())
-        except OSError:
-            continue
-    return found
-
-
-def pss(process: int) -> int:
-    """Bytes of a process, what it shares counted in shares."""
-    try:
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
 
 
 def processor_seconds(process: int) -> float:

@@ -17,8 +17,9 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
+
+from processes import family, pss
 
 CHANGED = 50
 """One word in so many is changed in a repetition."""
@@ -65,7 +66,7 @@ def row(folder: Path, size: int, workers: int, options: list[str]) -> str:
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as run:
         while run.poll() is None:
-            processes = [run.pid, *children(run.pid)]
+            processes = family(run.pid)
             peak = max(peak, sum(map(pss, processes)))
             if len(processes) > 1:
                 counted = time.monotonic()  # the workers end with the counting
@@ -79,26 +80,8 @@ def row(folder: Path, size: int, workers: int, options: list[str]) -> str:
     last = f"{began + seconds - counted:.1f}" if workers > 1 else ""
     return (
         f"| {size / 1e6:,.0f} MB | {workers} | {result['distinct_words']:,} | {seconds:.1f} | "
-        f"{last} | {peak / 1024:,.0f} MiB |"
+        f"{last} | {peak / (1 << 20):,.0f} MiB |"
     )
-
-
-def children(process: int) -> Iterator[int]:
-    try:
-        text = Path(f"/proc/{process}/task/{process}/children").read_text()
-    except OSError:
-        return
-    for child in text.split():
-        yield int(child)
-
-
-def pss(process: int) -> int:
-    """Proportional set size in KiB; 0 once the process has ended."""
-    try:
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
 
 
 if __name__ == "__main__":
