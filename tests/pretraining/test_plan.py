@@ -68,7 +68,7 @@ def test_plan_and_sequential_walk_agree_row_for_row(sequence_length: int) -> Non
 @pytest.mark.slow
 def test_plan_and_sequential_walk_agree_on_ten_thousand_documents() -> None:
     rows = agree(of_any_length(10_000, seed=5), PlanOptions(128, seed=4), epoch=0)
-    assert rows > 1_000_000
+    assert rows > 500_000
 
 
 @pytest.mark.parametrize("pairs", ["nsp-sentence", "sop"])

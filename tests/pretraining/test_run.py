@@ -301,7 +301,10 @@ def test_a_chinese_corpus_without_words_says_what_whole_words_are(
         pytest.importorskip("jieba", reason="needs jieba: pip install jieba")
     (tmp_path / "vocab").mkdir()
     tiny_tokenizer.save(tmp_path / "vocab")
-    text = "\n\n".join("我不是书店的人。\n你是好人。\n他的书不好。" for _ in range(30))
+    generator = random.Random(0)
+    lines = ["我不是书店的人。", "你是好人。", "他的书不好。", "书店不是我的。"]
+    documents = ["\n".join(generator.choices(lines, k=9)) for _ in range(40)]
+    text = "\n\n".join(documents)
     (tmp_path / "text.txt").write_text(text, encoding="utf-8")
     prepare(
         PrepareConfig(
@@ -339,6 +342,7 @@ def test_one_document_is_refused_for_a_random_next_only(
     )
     with pytest.raises(UserError, match=r"1 document\(s\).*--objective mlm"):
         pretrain(configuration(tmp_path / "corpus", tmp_path / "one"))
+    assert not (tmp_path / "one").exists()
     for objective in ("mlm", "mlm+sop", "ltr"):
         run = tmp_path / objective
         assert pretrain(configuration(tmp_path / "corpus", run, objective=objective, steps=2))

@@ -107,12 +107,7 @@ def make_plan(
             order, no document has two sentences.
     """
     documents = len(document_bounds) - 1
-    if documents < 2 and options.pairs in ("nsp", "nsp-sentence"):
-        raise UserError(
-            f"the '{split}' part of the corpus has {documents} document(s), and a random next "
-            "sentence must come from another one; prepare a corpus of two documents or more "
-            "(see 'bertkit prepare --documents'), or choose --objective mlm or mlm+sop"
-        )
+    check_documents(documents, options.pairs, split)
     epoch = options.content_epoch(epoch)
 
     def stream(name: str) -> np.uint64:
@@ -178,6 +173,16 @@ def make_plan(
         walk = walk[position[walk] < last[walk]]
     plan = np.concatenate(rounds)
     return plan[np.argsort(np.concatenate(chunks))]  # the chunks' starts are all different
+
+
+def check_documents(documents: int, pairs: Pairs, split: str) -> None:
+    """Raises UserError where a random next has no other document to come from."""
+    if documents < 2 and pairs in ("nsp", "nsp-sentence"):
+        raise UserError(
+            f"the '{split}' part of the corpus has {documents} document(s), and a random next "
+            "sentence must come from another one; prepare a corpus of two documents or more "
+            "(see 'bertkit prepare --documents'), or choose --objective mlm or mlm+sop"
+        )
 
 
 def describe(plan: np.ndarray, options: PlanOptions) -> str:

@@ -25,7 +25,7 @@ from bertkit.pretraining.config import PretrainConfig
 from bertkit.pretraining.masking import MaskOptions, default_max_predictions, read_split
 from bertkit.pretraining.objectives import evaluate, make_model, make_objective, pairs_of
 from bertkit.pretraining.phases import Phase, PhasedSource, phase_steps, read_phases
-from bertkit.pretraining.plan import PlanOptions, describe
+from bertkit.pretraining.plan import PlanOptions, check_documents, describe
 from bertkit.pretraining.words import chinese_share, continuing
 from bertkit.progress import say
 from bertkit.report.pretraining import write_pretraining_report
@@ -100,8 +100,8 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
 
     Raises:
         UserError: options contradict each other, the corpus is too small or, for a random next,
-            of one document, the run in `config.output` was
-            started with other options, or any of what `Corpus.open` and `train` raise.
+            of one document, the run in `config.output` was started with other options, or any
+            of what `Corpus.open` and `train` raise.
         Interrupted: after Ctrl-C or SIGTERM; the same call continues.
     """
     corpus = Corpus.open(config.corpus)
@@ -251,7 +251,7 @@ def _train_options(config: PretrainConfig, steps: int) -> TrainOptions:
 
 
 def _check(config: PretrainConfig, corpus: Corpus) -> None:
-    pairs_of(config)
+    check_documents(corpus.splits["train"].documents, pairs_of(config), "train")
     read_split(config.mask_split)
     tokens = corpus.splits["train"].tokens
     if tokens < config.sequence_length:
