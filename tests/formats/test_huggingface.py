@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def test_a_saved_model_comes_back_as_it_was(head: str, tmp_path: Path) -> None:
     loaded = load_checkpoint(tmp_path)
     assert (loaded.missing, loaded.unexpected) == ([], [])
     assert type(loaded.model) is type(model)
-    assert loaded.model.config == CONFIG
+    assert loaded.model.config == model.config == replace(CONFIG, causal=head == "left-to-right")
     assert loaded.model.labels == model.labels
     before, after = model.state_dict(), loaded.model.state_dict()
     assert before.keys() == after.keys()
@@ -122,6 +123,8 @@ def test_one_label_is_a_regression(tmp_path: Path) -> None:
     [
         ("encoder", ["AutoModel"]),
         ("pretraining", ["AutoModel", "AutoModelForMaskedLM", "BertForPreTraining"]),
+        ("masked-lm", ["AutoModelForMaskedLM", "BertForMaskedLM"]),
+        ("left-to-right", ["AutoModelForCausalLM", "BertLMHeadModel"]),
         ("classification", ["AutoModel", "AutoModelForSequenceClassification"]),
         ("tagging", ["AutoModel", "AutoModelForTokenClassification"]),
     ],
@@ -150,11 +153,7 @@ def test_transformers_finds_every_weight_and_computes_the_same(
     [
         ("BertModel", "encoder", []),
         ("BertForPreTraining", "pretraining", []),
-        (
-            "BertForMaskedLM",
-            "pretraining",
-            ["pooler.dense.weight", "pooler.dense.bias", "seq_relationship"],
-        ),
+        ("BertForMaskedLM", "masked-lm", []),
         ("BertForSequenceClassification", "classification", []),
         ("BertForTokenClassification", "tagging", ["pooler.dense.weight", "pooler.dense.bias"]),
         ("BertForQuestionAnswering", "encoder", ["pooler.dense.weight", "pooler.dense.bias"]),
@@ -439,7 +438,8 @@ def test_a_broken_config_is_refused(pretrained: Path, text: str) -> None:
         ({"layer_norm_eps": [1]}, r"'layer_norm_eps' in .* is \[1\]"),
         ({"model_type": "roberta"}, "a model of type 'roberta'"),
         ({"position_embedding_type": "relative_key"}, "relative positions"),
-        ({"is_decoder": True}, "decoder"),
+        ({"is_decoder": True, "add_cross_attention": True}, "decoder with cross-attention"),
+        ({"is_decoder": "yes"}, "'is_decoder' in .* is 'yes', not a bool"),
         ({"hidden_act": "silu"}, "the activation 'silu'"),
     ],
 )
@@ -524,3 +524,47 @@ def test_a_tagger_without_names_of_labels_counts_them(tmp_path: Path) -> None:
     assert loaded.model.labels == ["LABEL_0", "LABEL_1", "LABEL_2"]
     change_config(tmp_path, id2label={"0": "a", "2": "b", "3": "c"})
     refused(tmp_path, "'id2label' in .* does not number its labels")
+
+
+def test_weights_that_call_themselves_a_masked_lm_keep_their_next_sentence(
+    pretrained: Path,
+) -> None:
+    """The released weights say BertForMaskedLM and hold both heads."""
+    change_config(pretrained, architectures=["BertForMaskedLM"])
+    loaded = load_checkpoint(pretrained)
+    assert loaded.model.head == "pretraining"
+    assert (loaded.missing, loaded.unexpected) == ([], [])
+
+
+def test_a_language_model_that_is_no_decoder_looks_both_ways(tmp_path: Path) -> None:
+    save_checkpoint(make_model("masked-lm"), tmp_path)
+    change_config(tmp_path, architectures=["BertLMHeadModel"])
+    assert load_checkpoint(tmp_path).model.head == "masked-lm"
+
+
+def test_a_left_to_right_model_keeps_its_causal_mask_under_another_head(tmp_path: Path) -> None:
+    model = make_model("left-to-right").eval()
+    save_checkpoint(model, tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    assert values["is_decoder"] is True and values["architectures"] == ["BertLMHeadModel"]
+    loaded = load_checkpoint(tmp_path, head="classification", labels=LABELS)
+    assert loaded.model.config.causal
+    assert any("pooler" in name for name in loaded.missing)
+    batch = random_batch([9, 30, 4], CONFIG.vocab_size).flat
+    other: Any = loaded.model.eval()
+    with torch.no_grad():
+        assert torch.equal(other.encoder(batch), model.encoder(batch))
+
+
+def test_an_encoder_that_looks_both_ways_says_nothing_of_a_decoder(pretrained: Path) -> None:
+    values = json.loads((pretrained / "config.json").read_text(encoding="utf-8"))
+    assert "is_decoder" not in values
+
+
+def test_transformers_predicts_the_same_next_tokens(tmp_path: Path) -> None:
+    model = make_model("left-to-right").eval()
+    peer = as_peer(model, tmp_path / "peer", "BertLMHeadModel")
+    batch = random_batch([9, 30, 4], CONFIG.vocab_size)
+    with torch.no_grad():
+        theirs = batch.at_tokens(peer(**batch.padded).logits)
+        torch.testing.assert_close(model.masked_lm.logits(model.encoder(batch.flat)), theirs)

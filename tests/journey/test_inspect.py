@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from bertkit import config as configurations
 from bertkit.cli import main
 from bertkit.corpus.config import PrepareConfig
+from bertkit.corpus.format import Corpus
 from bertkit.corpus.prepare import prepare
 from bertkit.errors import UserError
 from bertkit.formats.huggingface import save_checkpoint
@@ -19,7 +21,7 @@ from bertkit.journey.inspect import InspectResult, inspect
 from bertkit.model.bert import MODELS, ClassificationModel
 from bertkit.model.config import model_config
 from bertkit.pretraining.config import PretrainConfig
-from bertkit.pretraining.run import pretrain
+from bertkit.pretraining.run import pretrain, source_of
 from bertkit.text.tokenizer import Tokenizer
 
 SENTENCES = [
@@ -175,6 +177,20 @@ def test_an_example_is_shown_as_pre_training_sees_it(corpus: Path) -> None:
     assert ("a random text" in found.text) == example["random_next"]
     assert look(corpus, example=2, sequence_length=32).facts == found.facts
     assert look(corpus, example=3, sequence_length=32).facts["example"] != example
+
+
+def test_an_example_of_a_run_is_the_one_that_it_saw(run: Path, corpus: Path) -> None:
+    found = look(run, example=5)
+    example = found.facts["example"]
+    options = configurations.load(PretrainConfig, run / "pretrain.yaml")
+    opened = Corpus.open(corpus)
+    source = source_of(options, opened.splits["train"], opened.tokenizer(), 24)
+    inputs = source.step(1)[0].inputs  # 4 examples a step
+    ids = inputs.token_ids[inputs.bounds[1] : inputs.bounds[2]].tolist()
+    assert example["tokens"] == [opened.tokenizer().vocabulary[number] for number in ids]
+    assert example["epoch"] == 0 and "example 5 of train" in found.text
+    with pytest.raises(UserError, match=r"no phase with sequences of 99 tokens.*24"):
+        look(run, example=5, sequence_length=99)
 
 
 def test_a_document_is_shown_in_chinese_words(

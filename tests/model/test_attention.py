@@ -15,8 +15,11 @@ MIXED, EQUAL = [5, 1, 9, 2], [6, 6, 6]
 BACKENDS: list[Backend] = ["matmul", "sdpa"]
 
 
-def layout_of(lengths: list[int], dtype: torch.dtype = torch.float64) -> Layout:
-    return Layout.of(FlatBatch.from_sequences([[1] * length for length in lengths]), dtype)
+def layout_of(
+    lengths: list[int], dtype: torch.dtype = torch.float64, causal: bool = False
+) -> Layout:
+    batch = FlatBatch.from_sequences([[1] * length for length in lengths])
+    return Layout.of(batch, dtype, causal)
 
 
 def random_qkv(lengths: list[int], dtype: torch.dtype = torch.float64) -> Tensor:
@@ -24,25 +27,31 @@ def random_qkv(lengths: list[int], dtype: torch.dtype = torch.float64) -> Tensor
     return torch.randn(sum(lengths), 3 * HIDDEN, dtype=dtype)
 
 
-def defined(qkv: Tensor, lengths: list[int]) -> Tensor:
+def defined(qkv: Tensor, lengths: list[int], causal: bool = False) -> Tensor:
     """softmax(q k / sqrt(d)) v, one sequence and one head at a time."""
+
+    def scores(query: Tensor, key: Tensor) -> Tensor:
+        products = query @ key.T / SIZE**0.5
+        later = torch.ones_like(products, dtype=torch.bool).triu(1)
+        return products.masked_fill(later, -torch.inf) if causal else products
+
     sequences = []
     for part in qkv.split(lengths):
         query, key, value = (one.split(SIZE, dim=1) for one in part.split(HIDDEN, dim=1))
-        heads = [
-            torch.softmax(query[h] @ key[h].T / SIZE**0.5, dim=1) @ value[h] for h in range(HEADS)
-        ]
+        heads = [torch.softmax(scores(query[h], key[h]), dim=1) @ value[h] for h in range(HEADS)]
         sequences.append(torch.cat(heads, dim=1))
     return torch.cat(sequences)
 
 
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("lengths", [MIXED, EQUAL, [1], [7]])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_attention_and_its_gradient_are_what_the_paper_defines(
-    backend: Backend, lengths: list[int]
+    backend: Backend, lengths: list[int], causal: bool
 ) -> None:
     qkv = random_qkv(lengths).requires_grad_()
-    mine, plain = attend(qkv, layout_of(lengths), HEADS, 0.0, backend), defined(qkv, lengths)
+    mine = attend(qkv, layout_of(lengths, causal=causal), HEADS, 0.0, backend)
+    plain = defined(qkv, lengths, causal)
     torch.testing.assert_close(mine, plain)
     upstream = torch.randn_like(mine)
     for one, other in zip(
@@ -53,9 +62,10 @@ def test_attention_and_its_gradient_are_what_the_paper_defines(
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("lengths", [[3, 1, 4], [3, 3]])
-def test_the_gradient_is_right_with_dropped_probabilities(lengths: list[int]) -> None:
-    layout = layout_of(lengths)
+def test_the_gradient_is_right_with_dropped_probabilities(lengths: list[int], causal: bool) -> None:
+    layout = layout_of(lengths, causal=causal)
 
     def with_one_mask(qkv: Tensor) -> Tensor:
         torch.manual_seed(1)
@@ -85,6 +95,33 @@ def test_a_sequence_never_sees_another(backend: Backend, lengths: list[int], val
     assert not torch.equal(after[0], before[0])
     for one, other in zip(before[1:], after[1:], strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("lengths", [MIXED, EQUAL])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_in_a_causal_model_no_token_sees_a_later_one(
+    backend: Backend, lengths: list[int], dtype: torch.dtype
+) -> None:
+    qkv, layout = random_qkv(lengths, dtype), layout_of(lengths, dtype, causal=True)
+    before = attend(qkv, layout, HEADS, 0.0, backend)
+    for place in range(sum(lengths)):
+        changed = qkv.clone()
+        changed[place] = 100.0
+        after = attend(changed, layout, HEADS, 0.0, backend)
+        assert torch.equal(after[:place], before[:place])
+        assert not torch.equal(after[place], before[place])
+
+
+@pytest.mark.parametrize("lengths", [MIXED, EQUAL])
+def test_in_a_causal_model_no_gradient_reaches_a_later_token(lengths: list[int]) -> None:
+    for backend in BACKENDS:
+        qkv = random_qkv(lengths).requires_grad_()
+        context = attend(qkv, layout_of(lengths, causal=True), HEADS, 0.0, backend)
+        context[: lengths[0] - 1].sum().backward()
+        assert qkv.grad is not None
+        assert qkv.grad[: lengths[0] - 1].abs().sum() > 0
+        assert not qkv.grad[lengths[0] - 1 :].any()
 
 
 @pytest.mark.parametrize("lengths", [MIXED, EQUAL])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,8 +11,9 @@ import torch
 from bertkit.errors import UserError
 from bertkit.model import encoder as encoder_module
 from bertkit.model import heads, layers
+from bertkit.model.attention import Backend
 from bertkit.model.batch import FlatBatch
-from bertkit.model.bert import MODELS, PretrainingModel
+from bertkit.model.bert import MODELS, LeftToRightModel, PretrainingModel
 from bertkit.model.config import ModelConfig, model_config
 from bertkit.model.encoder import Encoder, set_attention, set_compute_dtype
 from bertkit.model.layers import LayerNorm, Linear
@@ -275,7 +277,7 @@ def test_every_family_has_a_configuration_an_encoder_and_labels(head: str) -> No
     model = MODELS[head](CONFIG, labels) if head in ("classification", "tagging") else None
     model = model or MODELS[head](CONFIG)
     assert model.head == head
-    assert model.config == CONFIG
+    assert model.config == replace(CONFIG, causal=head == "left-to-right")
     assert isinstance(model.encoder, Encoder)
     assert model.labels == (labels if head in ("classification", "tagging") else [])
 
@@ -287,3 +289,30 @@ def test_every_order_of_a_batch_gives_each_sequence_the_same(encoder: Encoder) -
         hidden = encoder(FlatBatch.from_sequences([sequences[k] for k in order]))
         for k, part in zip(order, hidden.split([len(sequences[k]) for k in order]), strict=True):
             torch.testing.assert_close(part, expected.setdefault(k, part))
+
+
+@pytest.mark.parametrize("backend", ["matmul", "sdpa"])
+def test_a_left_to_right_model_never_sees_a_later_token(backend: Backend) -> None:
+    torch.manual_seed(0)
+    model = LeftToRightModel(CONFIG).eval()
+    set_attention(model, backend)
+    batch = random_batch(LENGTHS, CONFIG.vocab_size).flat
+    with torch.no_grad():
+        before = model(batch)
+        for place in (0, 5, 11, 13, 40):
+            changed = replace(batch, token_ids=batch.token_ids.clone())
+            changed.token_ids[place] = (changed.token_ids[place] + 7) % CONFIG.vocab_size
+            after = model(changed)
+            torch.testing.assert_close(after[:place], before[:place], rtol=0, atol=1e-6)
+            assert not torch.allclose(after[place], before[place])
+
+
+def test_the_whole_sequence_is_seen_by_the_first_token_or_in_a_causal_model_by_the_last() -> None:
+    batch = random_batch(LENGTHS, CONFIG.vocab_size).flat
+    both, causal = Encoder(CONFIG), Encoder(replace(CONFIG, causal=True))
+    assert both.summary_rows(batch).tolist() == batch.bounds[:-1].tolist()
+    assert causal.summary_rows(batch).tolist() == (batch.bounds[1:] - 1).tolist()
+    hidden = torch.randn(batch.tokens, CONFIG.hidden_size)
+    assert torch.equal(
+        causal.pooled(hidden, batch), causal.pool(hidden[causal.summary_rows(batch)])
+    )

@@ -18,6 +18,17 @@ class MemorySplit:
         self.ids = generator.integers(5, vocab_size, self.tokens).astype(np.int32)
         self.starts = np.concatenate([[0], np.cumsum(self.sentence_lengths, dtype=np.int64)])
 
+        self.words: np.ndarray | None = None  # [tokens] bool, where a corpus would have bits
+
+    @property
+    def has_words(self) -> bool:
+        return self.words is not None
+
+    def word_starts(self, first: np.ndarray, count: np.ndarray) -> np.ndarray:
+        assert self.words is not None
+        runs = zip(first, count, strict=True)
+        return np.concatenate([self.words[self.starts[f] : self.starts[f + c]] for f, c in runs])
+
     def read(self, first: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         runs = [
             self.ids[self.starts[f] : self.starts[f + c]] for f, c in zip(first, count, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -10,12 +11,14 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from bertkit.corpus.config import PrepareConfig
 from bertkit.corpus.prepare import prepare
 from bertkit.errors import UserError
+from bertkit.formats.huggingface import load_checkpoint
 from bertkit.pretraining import run as run_module
 from bertkit.pretraining.config import PretrainConfig
 from bertkit.pretraining.run import pretrain
@@ -222,3 +225,124 @@ def test_a_folder_with_something_else_is_left_alone(corpus: Path, tmp_path: Path
     (tmp_path / "letters" / "to-mum.txt").write_text("dear", encoding="utf-8")
     with pytest.raises(UserError, match=r"not empty.*another --output"):
         pretrain(configuration(corpus, tmp_path / "letters"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "architecture", "measures"),
+    [
+        ({}, "BertForPreTraining", {"mlm_accuracy", "mlm_perplexity", "nsp_accuracy"}),
+        ({"pairs": "nsp-sentence"}, "BertForPreTraining", {"nsp_accuracy"}),
+        ({"objective": "mlm+sop"}, "BertForPreTraining", {"mlm_accuracy", "sop_accuracy"}),
+        ({"objective": "mlm"}, "BertForMaskedLM", {"mlm_accuracy"}),
+        (
+            {"objective": "mlm", "pairs": "doc-sentences", "mask_units": "span"},
+            "BertForMaskedLM",
+            {"mlm_perplexity"},
+        ),
+        ({"objective": "ltr"}, "BertLMHeadModel", {"ltr_accuracy", "ltr_perplexity"}),
+        ({"mask_units": "word", "mask_split": "random"}, "BertForPreTraining", {"mlm_accuracy"}),
+        ({"masking": "static", "duplicates": 2}, "BertForPreTraining", {"mlm_accuracy"}),
+    ],
+)
+def test_every_variant_learns_restarts_and_leaves_its_checkpoint(
+    corpus: Path,
+    tmp_path: Path,
+    changes: dict[str, object],
+    architecture: str,
+    measures: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = configuration(corpus, tmp_path / "whole", dropout=0.1, **changes)
+    result = pretrain(config)
+    losses = [r["loss"] for r in read_log(tmp_path / "whole") if r["kind"] == "train"]
+    assert losses[-1] < losses[0]
+    assert measures <= result.dev.keys()
+    assert "held out" in str(result)
+    written = json.loads((tmp_path / "whole" / "config.json").read_text(encoding="utf-8"))
+    assert written["architectures"] == [architecture]
+    loaded = load_checkpoint(tmp_path / "whole")
+    assert (loaded.missing, loaded.unexpected) == ([], [])
+
+    class StopError(Exception):
+        pass
+
+    cut = replace(config, output=str(tmp_path / "cut"))
+    with monkeypatch.context() as patch:
+        real = run_module.PhasedSource.step
+
+        def stop_at_37(self: run_module.PhasedSource, step: int) -> list[Batch]:
+            if step == 37:
+                raise StopError
+            return real(self, step)
+
+        patch.setattr(run_module.PhasedSource, "step", stop_at_37)
+        with pytest.raises(StopError):
+            pretrain(cut)
+    assert pretrain(cut).resumed_from == 30
+    ends = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut")]
+    assert ends[0] == ends[1]
+
+
+def test_contradicting_options_leave_no_folder(corpus: Path, tmp_path: Path) -> None:
+    for changes in ({"objective": "mlm+sop", "pairs": "nsp"}, {"mask_split": "80/80/80"}):
+        with pytest.raises(UserError):
+            pretrain(configuration(corpus, tmp_path / "run", **changes))
+        assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("words", ["none", "jieba"])
+def test_a_chinese_corpus_without_words_says_what_whole_words_are(
+    words: Literal["none", "jieba"],
+    tmp_path: Path,
+    tiny_tokenizer: Tokenizer,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if words == "jieba":
+        pytest.importorskip("jieba", reason="needs jieba: pip install jieba")
+    (tmp_path / "vocab").mkdir()
+    tiny_tokenizer.save(tmp_path / "vocab")
+    generator = random.Random(0)
+    lines = ["我不是书店的人。", "你是好人。", "他的书不好。", "书店不是我的。"]
+    documents = ["\n".join(generator.choices(lines, k=9)) for _ in range(40)]
+    text = "\n\n".join(documents)
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    prepare(
+        PrepareConfig(
+            inputs=[str(tmp_path / "text.txt")],
+            vocab=str(tmp_path / "vocab"),
+            output=str(tmp_path / "corpus"),
+            sentences="line",
+            words=words,
+            workers=1,
+            quiet=True,
+        )
+    )
+    changes = {"mask_units": "word", "steps": 2, "quiet": False}
+    pretrain(configuration(tmp_path / "corpus", tmp_path / "run", **changes))
+    said = capsys.readouterr().err
+    assert ("has no word starts" in said) == (words == "none")
+
+
+def test_one_document_is_refused_for_a_random_next_only(
+    tmp_path: Path, tiny_tokenizer: Tokenizer
+) -> None:
+    (tmp_path / "vocab").mkdir()
+    tiny_tokenizer.save(tmp_path / "vocab")
+    (tmp_path / "text.txt").write_text("the man went to the house.\n" * 40, encoding="utf-8")
+    prepare(
+        PrepareConfig(
+            inputs=[str(tmp_path / "text.txt")],
+            vocab=str(tmp_path / "vocab"),
+            output=str(tmp_path / "corpus"),
+            sentences="line",
+            held_out=0.0,
+            workers=1,
+            quiet=True,
+        )
+    )
+    with pytest.raises(UserError, match=r"1 document\(s\).*--objective mlm"):
+        pretrain(configuration(tmp_path / "corpus", tmp_path / "one"))
+    assert not (tmp_path / "one").exists()
+    for objective in ("mlm", "mlm+sop", "ltr"):
+        run = tmp_path / objective
+        assert pretrain(configuration(tmp_path / "corpus", run, objective=objective, steps=2))

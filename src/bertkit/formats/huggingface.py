@@ -7,7 +7,8 @@
 
 Names are data, in tables below. The packed projection of attention is three tensors in the file,
 one under the other. The output layer of the masked LM is the token embeddings and is not written
-twice.
+twice. A left-to-right model is a BertLMHeadModel with `is_decoder`, which keeps its causal mask
+here and in transformers, whatever head is put on it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ CONFIG_KEYS = {
     "initializer_range": "initializer_range",
     "pad_id": "pad_token_id",
     "position_init": "position_init",
+    "causal": "is_decoder",
 }
 """Fields of ModelConfig and their keys in config.json; the activation has a table of its own."""
 
@@ -58,12 +60,15 @@ _ACTIVATIONS = {
 ARCHITECTURES = {
     "encoder": "BertModel",
     "pretraining": "BertForPreTraining",
+    "masked-lm": "BertForMaskedLM",
+    "left-to-right": "BertLMHeadModel",
     "classification": "BertForSequenceClassification",
     "tagging": "BertForTokenClassification",
 }
 """The class that a head is in transformers."""
 
-_HEADS = {name: head for head, name in ARCHITECTURES.items()} | {"BertForMaskedLM": "pretraining"}
+_HEADS = {name: head for head, name in ARCHITECTURES.items()}
+_NEXT_SENTENCE = "cls.seq_relationship.weight"
 
 EMBEDDING_NAMES = {
     "embeddings.token": "embeddings.word_embeddings.weight",
@@ -164,6 +169,8 @@ def _config_of(model: nn.Module) -> dict[str, Any]:
         "tie_word_embeddings": True,
     }
     values |= {key: getattr(config, field) for field, key in CONFIG_KEYS.items()}
+    if not config.causal:
+        del values[CONFIG_KEYS["causal"]]
     if labels:
         values["id2label"] = {str(number): label for number, label in enumerate(labels)}
         values["label2id"] = {label: number for number, label in enumerate(labels)}
@@ -295,10 +302,11 @@ def _read_config(path: Path) -> dict[str, Any]:
     kind = values.get("model_type", "bert")
     if kind != "bert":
         raise UserError(f"{path} describes a model of type '{kind}'; only 'bert' can be loaded")
-    if values.get("position_embedding_type", "absolute") != "absolute" or values.get("is_decoder"):
+    relative = values.get("position_embedding_type", "absolute") != "absolute"
+    if relative or values.get("add_cross_attention"):
         raise UserError(
-            f"{path} describes relative positions or a decoder; "
-            "only an encoder with absolute positions can be loaded"
+            f"{path} describes relative positions or a decoder with cross-attention; "
+            "only a BERT with absolute positions and self-attention can be loaded"
         )
     return values
 
@@ -322,18 +330,27 @@ def _model_config(values: dict[str, Any], path: Path) -> ModelConfig:
             if field.name in ("vocab_size", "hidden_size", "layers", "heads", "intermediate_size"):
                 raise UserError(f"{path} lacks '{key}'; copy or export it again")
             continue
-        kinds = {"int": (int,), "float": (int, float)}.get(str(field.type), (str,))
-        if not isinstance(value, kinds) or isinstance(value, bool):
+        kinds = {"int": (int,), "float": (int, float), "bool": (bool,)}.get(str(field.type), (str,))
+        if not isinstance(value, kinds) or (isinstance(value, bool) and kinds != (bool,)):
             raise UserError(f"'{key}' in {path} is {value!r}, not a {field.type}; mend it")
         known[field.name] = value
     return ModelConfig(**known)
 
 
 def _head_of(values: dict[str, Any], tensors: dict[str, Tensor]) -> str:
-    """The head that config.json names; without a name, what the weights tell."""
+    """The head that config.json names; without a name, what the weights tell.
+
+    The released weights call themselves BertForMaskedLM and have the next-sentence head too, and
+    a BertLMHeadModel that is no decoder looks both ways.
+    """
     architectures = values.get("architectures")
     if isinstance(architectures, list) and architectures:
-        return _HEADS.get(str(architectures[0]), "encoder")
+        head = _HEADS.get(str(architectures[0]), "encoder")
+        if head == "left-to-right" and not values.get("is_decoder"):
+            head = "masked-lm"
+        if head == "masked-lm" and _NEXT_SENTENCE in tensors:
+            head = "pretraining"
+        return head
     return "pretraining" if "cls.predictions.bias" in tensors else "encoder"
 
 

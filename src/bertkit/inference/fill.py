@@ -114,7 +114,7 @@ def fill_masks(
     Raises:
         UserError: as `fill`.
     """
-    if model.head != "pretraining" or model.lacks("cls.predictions."):
+    if model.head not in ("pretraining", "masked-lm") or model.lacks("cls.predictions."):
         other = "bertkit predict" if model.labels else "bertkit embed"
         raise UserError(
             f"{model.path} has no masked-LM head (it is a model for {model.head}); use {other}, "

@@ -133,7 +133,7 @@ class LoadedModel(nn.Module):
     @property
     def task(self) -> Any:
         """The head's family of tasks; UserError where the head answers nothing."""
-        if self.head == "pretraining":
+        if self.head in ("pretraining", "masked-lm", "left-to-right"):
             raise UserError(
                 f"{self.path} is pre-trained only and predicts no labels; tune it with bertkit "
                 "finetune, or use bertkit fill or bertkit embed"

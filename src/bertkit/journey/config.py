@@ -21,10 +21,15 @@ class InspectConfig:
     )
     example: int | None = option(
         None,
-        help="show this example of a corpus as pre-training sees it, a masked pair of sentences, "
-        "counted from 0 in the order of a run with default options (default: none)",
+        help="show this example as pre-training sees it, a masked pair of sentences, counted from "
+        "0 in the order of the run that is looked at, or of a run with default options on the "
+        "corpus (default: none)",
     )
-    sequence_length: int = option(128, help="tokens of --example, special tokens included")
+    sequence_length: int | None = option(
+        None,
+        help="tokens of --example, special tokens included, which choose the phase of a run "
+        "(default: 128, or the last phase)",
+    )
     split: str = option(
         "train", help="the part of the corpus that --document and --example count in"
     )

@@ -21,10 +21,14 @@ from bertkit.model.parameters import ParameterTable, parameter_table
 
 if TYPE_CHECKING:
     from bertkit.corpus.format import CorpusSplit
+    from bertkit.pretraining.config import PretrainConfig
     from bertkit.text.tokenizer import Tokenizer
 
 RUN_COMMANDS = ("pretrain", "finetune")
 """Commands whose configuration, <command>.yaml, marks the folder of a run."""
+
+DEFAULT_LENGTH = 128
+"""Tokens of an example where neither the command nor a run says."""
 
 _SHOWN_LABELS = 12
 
@@ -94,6 +98,7 @@ def _model_size(config: InspectConfig) -> InspectResult:
 
 def _corpus(config: InspectConfig, path: Path) -> InspectResult:
     from bertkit.corpus.format import Corpus
+    from bertkit.pretraining.config import PretrainConfig
 
     corpus = Corpus.open(path)
     if config.verify:
@@ -137,7 +142,9 @@ def _corpus(config: InspectConfig, path: Path) -> InspectResult:
             facts["document"], text = _document(config.document, split)
             texts.append(text)
         if config.example is not None:
-            facts["example"], text = _example(config, split, tokenizer)
+            length = config.sequence_length or DEFAULT_LENGTH
+            options = PretrainConfig(corpus=config.path, output="", sequence_length=length)
+            facts["example"], text = _example(config, options, split, tokenizer)
             texts.append(text)
     return InspectResult("corpus", config.path, facts, lines, "\n\n".join(texts))
 
@@ -164,46 +171,70 @@ def _document(number: int, split: CorpusSplit) -> tuple[dict[str, Any], str]:
 
 
 def _example(
-    config: InspectConfig, split: CorpusSplit, tokenizer: Tokenizer
+    config: InspectConfig, options: PretrainConfig, split: CorpusSplit, tokenizer: Tokenizer
 ) -> tuple[dict[str, Any], str]:
-    """A masked pair; what is to be predicted stands in braces behind what the model sees."""
-    from bertkit.pretraining.batches import PretrainingSource, SpecialIds
-    from bertkit.pretraining.config import PretrainConfig
-    from bertkit.pretraining.run import mask_options, plan_options
+    """An example as a run with these options sees it; what is to be predicted of the masked
+    tokens stands in braces behind what the model sees."""
+    from bertkit.pretraining.phases import read_phases
+    from bertkit.pretraining.plan import ONE_TEXT
+    from bertkit.pretraining.run import source_of
 
-    number, length = config.example or 0, config.sequence_length
+    number, length = config.example or 0, config.sequence_length or options.sequence_length
     if number < 0:
         raise UserError(f"--example is {number}; count from 0")
     if length < 8:
         raise UserError(f"a sequence length of {length} is too short for a sentence pair")
-    options = PretrainConfig(corpus=config.path, output="", sequence_length=length)
-    source = PretrainingSource(
-        split,
-        plan_options(options, length),
-        mask_options(options, tokenizer, length),
-        SpecialIds(tokenizer.cls_id, tokenizer.sep_id),
-        batch_size=1,
-        micro_batch_size=1,
-    )
+    lengths = [one.sequence_length for one in read_phases(options.phases, options.sequence_length)]
+    if length not in lengths:
+        raise UserError(
+            f"{config.path} has no phase with sequences of {length} tokens; give "
+            f"--sequence-length {' or '.join(map(str, lengths))}"
+        )
+    source = source_of(options, split, tokenizer, length)
     examples = source.examples(number, 1)[0]
+    epoch, row = source.locate(number)
     tokens = [tokenizer.vocabulary[token] for token in examples.token_ids.tolist()]
     masked = {
         place: tokenizer.vocabulary[examples.original_ids[place]]
         for place in examples.masked.tolist()
     }
-    shown = [f"{t}{{{masked[k]}}}" if k in masked else t for k, t in enumerate(tokens)]
-    follows = "a random text" if examples.next_sentence[0] else "what follows"
+    pairs, unlike = source.options.pairs, bool(examples.next_sentence[0])
     facts = {
         "tokens": tokens,
         "segment_ids": examples.segment_ids.tolist(),
         "masked": masked,
-        "random_next": bool(examples.next_sentence[0]),
+        "random_next": unlike and pairs != "sop",
+        "swapped": unlike and pairs == "sop",
+        "epoch": epoch,
+        "place": row,
     }
-    head = (
-        f"example {number} of {split.name}: {len(tokens)} tokens, {len(masked)} to predict "
-        f"({{...}}); the second text is {follows}"
-    )
+    predicted = f"{len(masked)} to predict" + ("" if examples.ahead else " ({...})")
+    head = f"example {number} of {split.name}: {len(tokens)} tokens, {predicted}"
+    if pairs not in ONE_TEXT:
+        other = "what comes before it" if pairs == "sop" else "a random text"
+        head += f"; the second text is {other if unlike else 'what follows'}"
+    if examples.ahead:  # every token is predicted from those before
+        return facts, f"{head}\n{' '.join(tokens)}"
+    shown = [f"{t}{{{masked[k]}}}" if k in masked else t for k, t in enumerate(tokens)]
     return facts, f"{head}\n{' '.join(shown)}"
+
+
+def _example_of_run(config: InspectConfig, path: Path) -> tuple[dict[str, Any], str]:
+    """An example as the run saw it, from the corpus that it names."""
+    from bertkit import config as configurations
+    from bertkit.corpus.format import Corpus
+    from bertkit.pretraining.config import PretrainConfig
+
+    if not (path / "pretrain.yaml").is_file():
+        raise UserError(f"{path} is no pre-training run; --example shows those of pretrain")
+    options = configurations.load(PretrainConfig, path / "pretrain.yaml")
+    corpus = Corpus.open(options.corpus)
+    if config.split not in corpus.splits:
+        raise UserError(
+            f"{options.corpus} has no split '{config.split}'; choose one of "
+            f"{', '.join(corpus.splits)}"
+        )
+    return _example(config, options, corpus.splits[config.split], corpus.tokenizer())
 
 
 def _parts(path: Path) -> InspectResult:
@@ -296,7 +327,10 @@ def _run(config: InspectConfig, path: Path) -> InspectResult:
         checkpoint = _checkpoint(config, path)
         facts["checkpoint"] = checkpoint.facts
         lines += checkpoint.lines
-    return InspectResult("run", config.path, facts, lines)
+    text = ""
+    if config.example is not None:
+        facts["example"], text = _example_of_run(config, path)
+    return InspectResult("run", config.path, facts, lines, text)
 
 
 def _checkpoint(config: InspectConfig, path: Path) -> InspectResult:

@@ -1,7 +1,8 @@
 """Multi-head self-attention over sequences that lie end to end (paper, section 3).
 
 In: the packed projections [tokens, 3 * hidden] of a flat batch. Out: [tokens, hidden]. A token
-attends to the tokens of its own sequence only. The back-ends give the same numbers:
+attends to the tokens of its own sequence only, in a causal model to itself and those before it.
+The back-ends give the same numbers:
 
     matmul   the plain one: softmax(q k / sqrt(d)) v as matrix products, with its own backward
     sdpa     torch's scaled_dot_product_attention: slow to differentiate on a CPU, else fast
@@ -33,28 +34,33 @@ class Layout:
         slots: [tokens] index into sequences * length, or None where nothing is padded, so that
             the padded form is a mere view.
         mask: [sequences, 1, 1, length] added to the scores: 0 at tokens, very negative at
-            padding; None where nothing is padded.
+            padding; None where nothing is padded. In a causal model [1, 1, query, key], very
+            negative where the key comes later; padding comes later than every token.
+        causal: whether it is that.
     """
 
     sequences: int
     length: int
     slots: Tensor | None
     mask: Tensor | None
+    causal: bool = False
 
     @classmethod
-    def of(cls, batch: FlatBatch, dtype: torch.dtype) -> Layout:
+    def of(cls, batch: FlatBatch, dtype: torch.dtype, causal: bool = False) -> Layout:
         sequences, length = batch.sequences, batch.max_length
-        if batch.tokens == sequences * length:
+        full = batch.tokens == sequences * length
+        if full and not causal:
             return cls(sequences, length, None, None)
         device = batch.token_ids.device
-        numbers = torch.repeat_interleave(
-            torch.arange(sequences, device=device), batch.lengths, output_size=batch.tokens
-        )
+        if causal:
+            later = torch.full((length, length), torch.finfo(dtype).min, dtype=dtype, device=device)
+            mask = later.triu_(1)[None, None]
+            return cls(sequences, length, None if full else _slots(batch), mask, True)
         padding = torch.arange(length, device=device) >= batch.lengths[:, None]
         # The smallest finite number, not minus infinity: no row of scores can become NaN.
         mask = torch.zeros(sequences, length, dtype=dtype, device=device)
         mask.masked_fill_(padding, torch.finfo(dtype).min)
-        return cls(sequences, length, numbers * length + batch.positions, mask[:, None, None, :])
+        return cls(sequences, length, _slots(batch), mask[:, None, None, :])
 
     def pad(self, flat: Tensor) -> Tensor:
         """[tokens, features] -> [sequences, length, features], zeros at padding."""
@@ -68,6 +74,16 @@ class Layout:
         """[sequences, length, features] -> [tokens, features]."""
         flat = padded.reshape(self.sequences * self.length, padded.shape[2])
         return flat if self.slots is None else flat.index_select(0, self.slots)
+
+
+def _slots(batch: FlatBatch) -> Tensor:
+    """[tokens] where each token stands among sequences * max_length places."""
+    numbers = torch.repeat_interleave(
+        torch.arange(batch.sequences, device=batch.token_ids.device),
+        batch.lengths,
+        output_size=batch.tokens,
+    )
+    return numbers * batch.max_length + batch.positions
 
 
 def attend(qkv: Tensor, layout: Layout, heads: int, rate: float, backend: Backend) -> Tensor:
@@ -92,8 +108,9 @@ def attend(qkv: Tensor, layout: Layout, heads: int, rate: float, backend: Backen
     # [3, sequences, heads, length, head]
     padded = layout.pad(qkv).view(layout.sequences, layout.length, 3, heads, hidden // heads)
     query, key, value = padded.permute(2, 0, 3, 1, 4).unbind(0)
+    mask = None if layout.causal else layout.mask
     context = F.scaled_dot_product_attention(
-        query, key, value, attn_mask=layout.mask, dropout_p=rate
+        query, key, value, attn_mask=mask, dropout_p=rate, is_causal=layout.causal
     )
     return layout.flatten(context.transpose(1, 2).reshape(layout.sequences, layout.length, hidden))
 
@@ -115,7 +132,9 @@ class _Attention(torch.autograd.Function):
         if layout.mask is None:
             scores = _scaled_product(query, key.transpose(1, 2), size**-0.5)
         else:
-            mask = layout.mask.expand(sequences, heads, 1, length).reshape(-1, 1, length)
+            mask = layout.mask[0]  # [1, query, key]
+            if not layout.causal:
+                mask = layout.mask.expand(sequences, heads, 1, length).reshape(-1, 1, length)
             scores = torch.baddbmm(mask, query, key.transpose(1, 2), alpha=size**-0.5)
         probabilities = torch.softmax(scores, dim=-1)  # [sequences * heads, query, key]
         kept = keep_mask(probabilities.shape, rate, qkv.device) if rate else None

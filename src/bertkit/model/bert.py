@@ -6,6 +6,7 @@ Every model has `.config`, `.encoder`, `.labels` (empty for pre-training) and a 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from bertkit.model.batch import FlatBatch
 from bertkit.model.config import ModelConfig
 from bertkit.model.encoder import Encoder
-from bertkit.model.heads import LabelHead, MaskedLMHead, NextSentenceHead
+from bertkit.model.heads import LabelHead, LossSum, MaskedLMHead, NextSentenceHead
 
 
 class PretrainingLosses(NamedTuple):
@@ -43,7 +44,11 @@ class EncoderModel(nn.Module):
 
 
 class PretrainingModel(nn.Module):
-    """The encoder with masked LM and next sentence (paper, section 3.1)."""
+    """The encoder with masked LM and next sentence (paper, section 3.1).
+
+    The next-sentence head may as well learn sentence order: label 1 says that B is not what
+    follows A, whatever it is instead.
+    """
 
     head = "pretraining"
 
@@ -77,7 +82,7 @@ class PretrainingModel(nn.Module):
         masked = masked_positions.numel()
         rows = masked_positions
         if next_sentence_labels is not None:
-            rows = torch.cat([masked_positions, batch.bounds[:-1]])
+            rows = torch.cat([masked_positions, self.encoder.summary_rows(batch)])
         hidden = self.encoder(batch, rows)  # [masked + sequences, hidden]
         mlm = self.masked_lm.loss(hidden[:masked], masked_targets)
         if next_sentence_labels is None:
@@ -85,6 +90,36 @@ class PretrainingModel(nn.Module):
         pooled = self.encoder.pool(hidden[masked:])
         nsp = self.next_sentence.loss(pooled, next_sentence_labels)
         return PretrainingLosses(mlm.loss, mlm.correct, nsp.loss, nsp.correct)
+
+
+class MaskedLMModel(nn.Module):
+    """The encoder with masked LM alone: no pooler, no next sentence."""
+
+    head = "masked-lm"
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.labels: list[str] = []
+        self.encoder = Encoder(config, pooler=False)
+        self.masked_lm = MaskedLMHead(config, self.encoder.embeddings.token)
+
+    def forward(self, batch: FlatBatch) -> Tensor:
+        """The last layer's hidden states, [tokens, hidden]."""
+        return self.encoder(batch)
+
+    def losses(self, batch: FlatBatch, positions: Tensor, targets: Tensor) -> LossSum:
+        """Of the token ids `targets` ([predicted]), each from the token at `positions`."""
+        return self.masked_lm.loss(self.encoder(batch, positions), targets)
+
+
+class LeftToRightModel(MaskedLMModel):
+    """The same layers under a causal mask; the head predicts the next token (paper, 5.1)."""
+
+    head = "left-to-right"
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(replace(config, causal=True))
 
 
 class ClassificationModel(nn.Module):
@@ -101,8 +136,8 @@ class ClassificationModel(nn.Module):
 
     def forward(self, batch: FlatBatch) -> Tensor:
         """Logits [sequences, labels]."""
-        first = self.encoder(batch, batch.bounds[:-1])
-        return self.classifier(self.encoder.pool(first))
+        summary = self.encoder(batch, self.encoder.summary_rows(batch))
+        return self.classifier(self.encoder.pool(summary))
 
 
 class TaggingModel(nn.Module):
@@ -124,6 +159,13 @@ class TaggingModel(nn.Module):
 
 MODELS: dict[str, type[nn.Module]] = {
     model.head: model
-    for model in (EncoderModel, PretrainingModel, ClassificationModel, TaggingModel)
+    for model in (
+        EncoderModel,
+        PretrainingModel,
+        MaskedLMModel,
+        LeftToRightModel,
+        ClassificationModel,
+        TaggingModel,
+    )
 }
 """The families by the name in `.head`."""

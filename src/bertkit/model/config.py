@@ -26,7 +26,8 @@ class ModelConfig:
     """Everything that fixes the shape and the arithmetic of an encoder (paper, section 3).
 
     `activation` "gelu" is the erf form that the released weights were trained with, "gelu_tanh"
-    the approximation that the reference release uses since February 2019.
+    the approximation that the reference release uses since February 2019. With `causal` a token
+    attends to itself and those before it only: the left-to-right model of the ablations.
     """
 
     vocab_size: int
@@ -43,6 +44,7 @@ class ModelConfig:
     initializer_range: float = 0.02
     position_init: PositionInit = "normal"
     pad_id: int = 0
+    causal: bool = False
 
     def __post_init__(self) -> None:
         for name in _SIZES:

@@ -5,7 +5,8 @@ In: a FlatBatch, the tokens of all sequences end to end. Out: [tokens, hidden].
     embeddings   token + segment + learned position, LayerNorm, dropout
     block        x = LayerNorm(x + dropout(attention(x)))      post-LN, as in the paper
                  x = LayerNorm(x + dropout(feed_forward(x)))
-    pooled       tanh(dense(x at the first token of each sequence))
+    pooled       tanh(dense(x at the first token of each sequence)); at the last one in a causal
+                 model, where no other has seen the whole sequence
 
 Matrices start as a normal of deviation 0.02 cut at two deviations, biases at 0, LayerNorm at 1 and
 0. Everything but attention works on [tokens, hidden] and never sees padding.
@@ -122,14 +123,19 @@ class Block(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Embeddings and blocks, and the pooler that classification and next sentence start from."""
+    """Embeddings and blocks, and the pooler that classification and next sentence start from.
 
-    def __init__(self, config: ModelConfig) -> None:
+    Models that never look at a sequence as a whole have no pooler.
+    """
+
+    def __init__(self, config: ModelConfig, pooler: bool = True) -> None:
         super().__init__()
         self.config = config
         self.embeddings = Embeddings(config)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.pooler = Linear(config.hidden_size, config.hidden_size, config.initializer_range)
+        self.pooler: Linear | None = None
+        if pooler:
+            self.pooler = Linear(config.hidden_size, config.hidden_size, config.initializer_range)
         self.compute_dtype = torch.float32
 
     def forward(self, batch: FlatBatch, rows: Tensor | None = None) -> Tensor:
@@ -165,18 +171,23 @@ class Encoder(nn.Module):
         extra = self._missing(batch.tokens, batch.token_ids.device)
         batch = batch.extended(extra, self.config.pad_id)
         hidden = self.embeddings(batch).to(self.compute_dtype)
-        return hidden, Layout.of(batch, hidden.dtype)
+        return hidden, Layout.of(batch, hidden.dtype, self.config.causal)
 
     def _missing(self, rows: int, device: torch.device) -> int:
         return missing_rows(rows, self.compute_dtype, device)
 
     def pooled(self, hidden: Tensor, batch: FlatBatch) -> Tensor:
         """[tokens, hidden] of the last layer -> [sequences, hidden]."""
-        return self.pool(hidden.index_select(0, batch.bounds[:-1]))
+        return self.pool(hidden.index_select(0, self.summary_rows(batch)))
 
-    def pool(self, first: Tensor) -> Tensor:
-        """The last layer at the first token of each sequence, [sequences, hidden] -> the same."""
-        return torch.tanh(self.pooler(first))
+    def summary_rows(self, batch: FlatBatch) -> Tensor:
+        """[sequences] index into the tokens: the one that stands for the whole sequence."""
+        return batch.bounds[1:] - 1 if self.config.causal else batch.bounds[:-1]
+
+    def pool(self, summary: Tensor) -> Tensor:
+        """The last layer at the summary rows, [sequences, hidden] -> the same."""
+        assert self.pooler is not None, "this model has no pooler"
+        return torch.tanh(self.pooler(summary))
 
 
 def set_attention(model: nn.Module, backend: Backend) -> None:

@@ -60,7 +60,8 @@ def parameter_table(
 
     Args:
         config: the sizes.
-        head: "pretraining", or "encoder" for none, or another with `labels` outputs.
+        head: "pretraining", "masked-lm" or "left-to-right", or "encoder" for none, or another
+            with `labels` outputs.
         labels: outputs of a classification or tagging head.
     """
     hidden, inner, layers = config.hidden_size, config.intermediate_size, config.layers
@@ -81,21 +82,25 @@ def parameter_table(
             layers * (2 * hidden * inner + inner + hidden),
         ),
         ParameterRow("layers' LayerNorms", f"{layers} × 4·{hidden}", layers * 4 * hidden),
-        ParameterRow("pooler", f"{square} + {hidden}", hidden**2 + hidden),
     ]
+    language_model = head in ("masked-lm", "left-to-right")
+    if not language_model:
+        encoder.append(ParameterRow("pooler", f"{square} + {hidden}", hidden**2 + hidden))
     if head == "encoder":
         return ParameterTable(encoder, [])
-    if head != "pretraining":
+    if head != "pretraining" and not language_model:
         row = ParameterRow(
             f"{head} head", f"{labels}·{hidden} + {labels}", labels * hidden + labels
         )
         return ParameterTable(encoder, [row])
+    name = "language model" if head == "left-to-right" else "masked LM"
     heads = [
-        ParameterRow("masked LM's dense", f"{square} + {hidden}", hidden**2 + hidden),
-        ParameterRow("masked LM's LayerNorm", f"2·{hidden}", 2 * hidden),
-        ParameterRow("masked LM's output bias", f"{config.vocab_size}", config.vocab_size),
-        ParameterRow("next sentence", f"2·{hidden} + 2", 2 * hidden + 2),
+        ParameterRow(f"{name}'s dense", f"{square} + {hidden}", hidden**2 + hidden),
+        ParameterRow(f"{name}'s LayerNorm", f"2·{hidden}", 2 * hidden),
+        ParameterRow(f"{name}'s output bias", f"{config.vocab_size}", config.vocab_size),
     ]
+    if not language_model:
+        heads.append(ParameterRow("next sentence", f"2·{hidden} + 2", 2 * hidden + 2))
     return ParameterTable(encoder, heads)
 
 

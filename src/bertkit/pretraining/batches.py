@@ -5,6 +5,9 @@ number of workers builds the same batches and a run restarts from a step number.
 
     [CLS] a a a [SEP] b b [SEP]
       0   0 0 0   0   1 1   1     segment ids
+
+One text lies in segment 0, with a [SEP] at its end and at each border of documents inside. For the
+left-to-right language model nothing is masked, and each token but [CLS] is to be predicted.
 """
 
 from __future__ import annotations
@@ -21,10 +24,12 @@ from bertkit.pretraining import draws
 from bertkit.pretraining.masking import (
     MaskOptions,
     choose_positions,
+    choose_words,
     mask_tokens,
     position_counters,
 )
-from bertkit.pretraining.plan import RANDOM_NEXT, SPECIAL_TOKENS, PlanOptions, make_plan
+from bertkit.pretraining.plan import ONE_TEXT, PlanOptions, make_plan
+from bertkit.pretraining.words import word_starts
 from bertkit.training.batch import Batch
 from bertkit.training.loop import BatchSource
 
@@ -39,7 +44,8 @@ class Examples:
         segment_ids: [tokens].
         lengths: [examples].
         masked: [masked] indices of the tokens to predict.
-        next_sentence: [examples] 0 when B follows A, 1 when it is random.
+        next_sentence: [examples] 0 when B follows A, 1 when it is random or comes before A.
+        ahead: how many tokens before its own a token is predicted: 1 left to right, else 0.
     """
 
     token_ids: np.ndarray
@@ -48,6 +54,7 @@ class Examples:
     lengths: np.ndarray
     masked: np.ndarray
     next_sentence: np.ndarray
+    ahead: int = 0
 
 
 def truncated_lengths(a: np.ndarray, b: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -69,29 +76,37 @@ def build_examples(
     plan: np.ndarray,
     numbers: np.ndarray,
     options: PlanOptions,
-    masks: MaskOptions,
+    masks: MaskOptions | None,
     special: SpecialIds,
     epoch: int,
 ) -> Examples:
-    """The examples of the plan's rows `numbers`, masked as in `epoch`."""
+    """The examples of the plan's rows `numbers`, masked as in `epoch`; without `masks` unmasked,
+    for a model that predicts each token from those before it."""
+    epoch = options.content_epoch(epoch)
     rows = plan[numbers]
-    first = np.stack([rows["a_start"], rows["b_start"]], axis=1).astype(np.int64).ravel()
-    count = np.stack([rows["a_sentences"], rows["b_sentences"]], axis=1).astype(np.int64).ravel()
-    ids, lengths = split.read(first, count)  # A of row 0, B of row 0, A of row 1, ...
-    a, b = lengths[0::2], lengths[1::2]
-    kept_a, kept_b = truncated_lengths(a, b, options.sequence_length - SPECIAL_TOKENS)
-    kept = np.stack([kept_a, kept_b], axis=1).ravel()
+    if options.pairs in ONE_TEXT:
+        first, count, owner = _runs_of_texts(rows, split.document_bounds)
+        ids, lengths = split.read(first, count)
+        kept = np.minimum(lengths, options.longest)  # a sentence alone may be longer
+        text_number = 2 * numbers[owner]
+    else:
+        first, count = _runs_of_pairs(rows)
+        ids, lengths = split.read(first, count)  # A of row 0, B of row 0, A of row 1, ...
+        kept = np.stack(
+            truncated_lengths(lengths[0::2], lengths[1::2], options.longest), axis=1
+        ).ravel()
+        owner = np.repeat(np.arange(len(rows)), 2)
+        text_number = np.stack([2 * numbers, 2 * numbers + 1], axis=1).ravel()
 
     def stream(name: str) -> np.uint64:
         return draws.key("mask", options.seed, split.name, epoch, options.sequence_length, name)
 
     # Each token that truncation pops goes from the front or the back with probability 1/2.
-    text_number = np.stack([2 * numbers, 2 * numbers + 1], axis=1).ravel()
     skipped = draws.coin_sums(stream("truncation"), text_number << 10, lengths - kept)
     text_start = np.cumsum(lengths) - lengths + skipped
-    total = kept_a + kept_b + SPECIAL_TOKENS
-    row_start = np.cumsum(total) - total
-    out_start = np.stack([row_start + 1, row_start + kept_a + 2], axis=1).ravel()
+    blocks = kept + 1  # a text and its [SEP]
+    out_start = np.cumsum(blocks) - blocks + owner + 1  # a [CLS] before the texts of each row
+    total = 1 + np.bincount(owner, weights=blocks, minlength=len(rows)).astype(np.int64)
     within = np.arange(int(kept.sum())) - np.repeat(np.cumsum(kept) - kept, kept)
     source = np.repeat(text_start, kept) + within
     destination = np.repeat(out_start, kept) + within
@@ -100,23 +115,52 @@ def build_examples(
     original[destination] = ids[source]
     maskable = np.zeros(len(original), dtype=bool)
     maskable[destination] = True
-    original[row_start] = special.cls_id
-    original[row_start + kept_a + 1] = special.sep_id
-    original[row_start + total - 1] = special.sep_id
+    original[np.cumsum(total) - total] = special.cls_id
+    original[out_start + kept] = special.sep_id
     segment_ids = np.zeros(len(original), dtype=np.int64)
-    place = np.arange(len(original)) - np.repeat(row_start, total)
-    segment_ids[place > np.repeat(kept_a + 1, total)] = 1
+    if options.pairs not in ONE_TEXT:
+        b_start, b_block = out_start[1::2], blocks[1::2]
+        inside = np.arange(int(b_block.sum())) - np.repeat(np.cumsum(b_block) - b_block, b_block)
+        segment_ids[np.repeat(b_start, b_block) + inside] = 1
+    label = (rows["flags"] != 0).astype(np.int64)
+    if masks is None:
+        predicted = np.ones(len(original), dtype=bool)
+        predicted[np.cumsum(total) - total] = False
+        places = np.flatnonzero(predicted)
+        return Examples(original, original, segment_ids, total, places, label, ahead=1)
 
-    masked = choose_positions(stream("choice"), numbers, total, maskable, masks)
-    seen = mask_tokens(stream("fate"), original, masked, position_counters(numbers, total), masks)
-    return Examples(
-        token_ids=seen,
-        original_ids=original,
-        segment_ids=segment_ids,
-        lengths=total,
-        masked=masked,
-        next_sentence=((rows["flags"] & RANDOM_NEXT) != 0).astype(np.int64),
-    )
+    heads = None
+    if masks.units == "token":
+        masked = choose_positions(stream("choice"), numbers, total, maskable, masks)
+    else:
+        starts = np.zeros(len(original), dtype=bool)
+        starts[destination] = word_starts(split, first, count, ids, masks.continues)[source]
+        starts[out_start] = True  # truncation may have cut a word
+        masked, heads = choose_words(stream("choice"), numbers, total, maskable, starts, masks)
+    counters = position_counters(numbers, total)
+    seen = mask_tokens(stream("fate"), original, masked, counters, masks, heads)
+    return Examples(seen, original, segment_ids, total, masked, label)
+
+
+def _runs_of_pairs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First sentence and number of sentences of A and B of each row, one after the other."""
+    first = np.stack([rows["a_start"], rows["b_start"]], axis=1).astype(np.int64).ravel()
+    count = np.stack([rows["a_sentences"], rows["b_sentences"]], axis=1).astype(np.int64).ravel()
+    return first, count
+
+
+def _runs_of_texts(
+    rows: np.ndarray, bounds: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """First sentence, number of sentences and row of each document's part of the texts."""
+    start = rows["a_start"].astype(np.int64)
+    stop = start + rows["a_sentences"]
+    document = np.searchsorted(bounds, start, side="right") - 1
+    parts = np.searchsorted(bounds, stop, side="left") - document
+    owner = np.repeat(np.arange(len(rows)), parts)
+    of_part = document[owner] + np.arange(len(owner)) - np.repeat(np.cumsum(parts) - parts, parts)
+    first = np.maximum(start[owner], bounds[of_part])
+    return first, np.minimum(stop[owner], bounds[of_part + 1]) - first, owner
 
 
 @dataclass(frozen=True)
@@ -128,11 +172,11 @@ class SpecialIds:
 
 
 def to_batch(examples: Examples) -> Batch:
-    """A micro-batch for the model and the objective."""
+    """A micro-batch for the model and the objective; `masked` is where to predict from."""
     return Batch(
         inputs=FlatBatch.from_arrays(examples.token_ids, examples.segment_ids, examples.lengths),
         targets={
-            "masked": torch.from_numpy(examples.masked),
+            "masked": torch.from_numpy(examples.masked - examples.ahead),
             "masked_ids": torch.from_numpy(examples.original_ids[examples.masked]),
             "next_sentence": torch.from_numpy(examples.next_sentence),
         },
@@ -146,7 +190,7 @@ class PretrainingSource(BatchSource):
         self,
         split: CorpusSplit,
         options: PlanOptions,
-        masks: MaskOptions,
+        masks: MaskOptions | None,
         special: SpecialIds,
         batch_size: int,
         micro_batch_size: int,
@@ -158,6 +202,7 @@ class PretrainingSource(BatchSource):
 
     def plan(self, epoch: int) -> np.ndarray:
         """The rows of an epoch; the last two plans are kept."""
+        epoch = self.options.content_epoch(epoch)
         if epoch not in self._plans:
             if len(self._plans) > 1:
                 self._plans.pop(min(self._plans))
@@ -228,4 +273,5 @@ def _joined(parts: list[Examples]) -> Examples:
         lengths=np.concatenate([p.lengths for p in parts]),
         masked=np.concatenate([p.masked + s for p, s in zip(parts, shifts, strict=True)]),
         next_sentence=np.concatenate([p.next_sentence for p in parts]),
+        ahead=parts[0].ahead,
     )

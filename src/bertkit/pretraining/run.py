@@ -19,14 +19,14 @@ from bertkit.corpus.format import Corpus, CorpusSplit
 from bertkit.errors import UserError
 from bertkit.files import writing, writing_into
 from bertkit.formats.huggingface import save_checkpoint
-from bertkit.model.bert import PretrainingModel
 from bertkit.model.config import ModelConfig, dropout_rates, model_config
 from bertkit.pretraining.batches import PretrainingSource, SpecialIds, to_batch
 from bertkit.pretraining.config import PretrainConfig
-from bertkit.pretraining.masking import MaskOptions, default_max_predictions
-from bertkit.pretraining.objectives import MaskedLMAndNextSentence, evaluate
+from bertkit.pretraining.masking import MaskOptions, default_max_predictions, read_split
+from bertkit.pretraining.objectives import evaluate, make_model, make_objective, pairs_of
 from bertkit.pretraining.phases import Phase, PhasedSource, phase_steps, read_phases
-from bertkit.pretraining.plan import RANDOM_NEXT, PlanOptions
+from bertkit.pretraining.plan import PlanOptions, check_documents, describe
+from bertkit.pretraining.words import chinese_share, continuing
 from bertkit.progress import say
 from bertkit.report.pretraining import write_pretraining_report
 from bertkit.text.tokenizer import Tokenizer
@@ -34,11 +34,25 @@ from bertkit.training.batch import Batch
 from bertkit.training.calibrate import seconds_per_step, steps_in
 from bertkit.training.claim import claim
 from bertkit.training.config import TrainOptions
-from bertkit.training.loop import train
+from bertkit.training.loop import Objective, train
 from bertkit.training.seeds import seed_initial_weights
 
 MAY_CHANGE = frozenset({"workers", "quiet", "keep_checkpoints", "output"})
 """Options that may differ when a run is continued, for they change no number in it."""
+
+DUPLICATES = 10
+"""Epochs that differ with static masking (reference: dupe_factor)."""
+
+CHINESE = 0.05
+"""A share of Chinese characters from which on a missing segmentation is worth a word."""
+
+_TASKS = (
+    ("mlm", "masked LM", True),
+    ("ltr", "next token", True),
+    ("nsp", "next sentence", False),
+    ("sop", "sentence order", False),
+)
+"""Names of the losses, for people, and whether they have a perplexity."""
 
 
 @dataclass
@@ -48,7 +62,7 @@ class PretrainResult:
     Attributes:
         epochs: passes over the corpus, in examples.
         seconds: of training, evaluation left out, over all parts of an interrupted run.
-        dev: means on held-out pairs: losses, accuracies, perplexity; empty without held-out
+        dev: means on held-out examples: losses, accuracies, perplexity; empty without held-out
             documents.
     """
 
@@ -66,13 +80,18 @@ class PretrainResult:
             f"({self.epochs:.2f} epochs) in {self.seconds / 60:.1f} minutes"
         ]
         if self.dev:
-            lines.append(
-                f"held out: masked LM accuracy {self.dev['mlm_accuracy']:.1%}, "
-                f"perplexity {self.dev['mlm_perplexity']:.1f}; "
-                f"next sentence accuracy {self.dev['nsp_accuracy']:.1%}"
-            )
+            told = [
+                f"{title} accuracy {self.dev[f'{name}_accuracy']:.1%}"
+                + (f", perplexity {self.dev[f'{name}_perplexity']:.1f}" if tokens else "")
+                for name, title, tokens in _TASKS
+                if f"{name}_accuracy" in self.dev
+            ]
+            lines.append(f"held out: {'; '.join(told)}")
         lines.append(f"curves: {self.run}/report.html")
-        lines.append(f'next: bertkit fill {self.run} "text with a [MASK]"')
+        if "ltr_loss" in self.dev:
+            lines.append(f"next: bertkit finetune {self.run} --task NAME --data DIR -o RUN")
+        else:
+            lines.append(f'next: bertkit fill {self.run} "text with a [MASK]"')
         return "\n".join(lines)
 
 
@@ -80,8 +99,9 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
     """Pre-trains a model on `config.corpus`, or continues the run in `config.output`.
 
     Raises:
-        UserError: the corpus is too small or of one document, the run in `config.output` was
-            started with other options, or any of what `Corpus.open` and `train` raise.
+        UserError: options contradict each other, the corpus is too small or, for a random next,
+            of one document, the run in `config.output` was started with other options, or any
+            of what `Corpus.open` and `train` raise.
         Interrupted: after Ctrl-C or SIGTERM; the same call continues.
     """
     corpus = Corpus.open(config.corpus)
@@ -89,24 +109,21 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
     run = Path(config.output)
     phases = read_phases(config.phases, config.sequence_length)
     _check(config, corpus)
+    _tell_of_words(config, corpus.splits["train"], tokenizer)
     sizes = _model_config(config, tokenizer)
     claim(run, config, "pretrain.yaml", MAY_CHANGE)
     seed_initial_weights(config.seed)
-    model = PretrainingModel(sizes)
+    model = make_model(config.objective, sizes)
     sources = [
-        _source(config, corpus.splits["train"], tokenizer, phase.sequence_length)
+        source_of(config, corpus.splits["train"], tokenizer, phase.sequence_length)
         for phase in phases
     ]
     pairs: list[int] = []
     for source in sources:
         plan = source.plan(0)
         pairs.append(len(plan))
-        say(
-            f"{len(plan):,} pairs an epoch with {source.options.sequence_length} tokens, "
-            f"{(plan['flags'] & RANDOM_NEXT).mean():.1%} of them with a random next",
-            config.quiet,
-        )
-    objective = MaskedLMAndNextSentence()
+        say(describe(plan, source.options), config.quiet)
+    objective = make_objective(config.objective)
     facts = _facts(run, config, corpus, model, objective, sources, phases)
     steps = phase_steps(phases, facts["steps"])
     held_out = _held_out(config, corpus, tokenizer)
@@ -144,23 +161,35 @@ def plan_options(config: PretrainConfig, sequence_length: int) -> PlanOptions:
         sequence_length=sequence_length,
         short_probability=config.short_probability,
         seed=config.seed,
+        pairs=pairs_of(config),
+        duplicates=(config.duplicates or DUPLICATES) if config.masking == "static" else None,
     )
 
 
-def mask_options(config: PretrainConfig, tokenizer: Tokenizer, sequence_length: int) -> MaskOptions:
-    """What the configuration says about masking in a phase."""
+def mask_options(
+    config: PretrainConfig, tokenizer: Tokenizer, sequence_length: int
+) -> MaskOptions | None:
+    """What the configuration says about masking in a phase; None where nothing is masked."""
+    if config.objective == "ltr":
+        return None
+    mask_share, random_share = read_split(config.mask_split)
     return MaskOptions(
         mask_id=tokenizer.mask_id,
         vocab_size=len(tokenizer),
         rate=config.mask_rate,
         max_predictions=config.max_predictions
         or default_max_predictions(sequence_length, config.mask_rate),
+        mask_share=mask_share,
+        random_share=random_share,
+        units=config.mask_units,
+        continues=None if config.mask_units == "token" else continuing(tokenizer),
     )
 
 
-def _source(
+def source_of(
     config: PretrainConfig, split: CorpusSplit, tokenizer: Tokenizer, sequence_length: int
 ) -> PretrainingSource:
+    """The examples of a phase as the configuration wants them."""
     return PretrainingSource(
         split,
         plan_options(config, sequence_length),
@@ -172,13 +201,17 @@ def _source(
 
 
 def _held_out(config: PretrainConfig, corpus: Corpus, tokenizer: Tokenizer) -> list[Batch]:
-    """The first pairs of the dev part's permuted order; empty when it has too few documents."""
+    """The first examples of the dev part's permuted order; none when it has too few documents."""
     split = corpus.splits.get("dev")
-    if split is None or len(split.document_bounds) < 3 or not config.evaluate_examples:
+    if split is None or not config.evaluate_examples:
         say("no held-out documents to evaluate on", config.quiet)
         return []
-    source = _source(config, split, tokenizer, config.sequence_length)
-    count = min(config.evaluate_examples, len(source.plan(0)))
+    source = source_of(config, split, tokenizer, config.sequence_length)
+    try:
+        count = min(config.evaluate_examples, len(source.plan(0)))
+    except UserError:  # its documents are too few or too short for pairs
+        say("too few held-out documents to evaluate on", config.quiet)
+        return []
     return [
         to_batch(part)
         for first in range(0, count, source.micro_batch_size)
@@ -195,6 +228,7 @@ def _model_config(config: PretrainConfig, tokenizer: Tokenizer) -> ModelConfig:
         initializer_range=config.initializer_range,
         max_positions=config.max_positions or max(512, config.sequence_length),
         pad_id=tokenizer.pad_id,
+        causal=config.objective == "ltr",
     )
 
 
@@ -217,6 +251,8 @@ def _train_options(config: PretrainConfig, steps: int) -> TrainOptions:
 
 
 def _check(config: PretrainConfig, corpus: Corpus) -> None:
+    check_documents(corpus.splits["train"].documents, pairs_of(config), "train")
+    read_split(config.mask_split)
     tokens = corpus.splits["train"].tokens
     if tokens < config.sequence_length:
         raise UserError(
@@ -230,12 +266,25 @@ def _check(config: PretrainConfig, corpus: Corpus) -> None:
         )
 
 
+def _tell_of_words(config: PretrainConfig, split: CorpusSplit, tokenizer: Tokenizer) -> None:
+    """Says so where whole words are wanted of a Chinese corpus that does not know its words."""
+    if config.mask_units == "token" or split.has_words:
+        return
+    share = chinese_share(split, tokenizer)
+    if share > CHINESE:
+        say(
+            f"{share:.0%} of the tokens are Chinese characters and the corpus has no word starts, "
+            "so each of them is masked as a word; prepare it with --words jieba for whole words",
+            config.quiet,
+        )
+
+
 def _facts(
     run: Path,
     config: PretrainConfig,
     corpus: Corpus,
     model: nn.Module,
-    objective: MaskedLMAndNextSentence,
+    objective: Objective,
     sources: list[PretrainingSource],
     phases: list[Phase],
 ) -> dict[str, Any]:

@@ -40,12 +40,16 @@ class Metric:
 LEARNING = (
     Metric("mlm_loss", "Masked LM loss (nats a masked token)"),
     Metric("mlm_accuracy", "Masked tokens guessed right", percent=True, from_zero=True),
+    Metric("ltr_loss", "Left-to-right loss (nats a token)"),
+    Metric("ltr_accuracy", "Next tokens guessed right", percent=True, from_zero=True),
     Metric("nsp_loss", "Next sentence loss (nats a pair)"),
     Metric(
         "nsp_accuracy",
         "Next sentence answered right",
         percent=True,
     ),
+    Metric("sop_loss", "Sentence order loss (nats a pair)"),
+    Metric("sop_accuracy", "Sentence order answered right", percent=True),
     Metric("loss", "Loss (sum of the objectives)"),
 )
 MACHINERY = (
