@@ -9,8 +9,11 @@ number of workers builds the same batches and a run restarts from a step number.
 
 from __future__ import annotations
 
+import functools
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +30,8 @@ from bertkit.pretraining.masking import (
 from bertkit.pretraining.plan import RANDOM_NEXT, SPECIAL_TOKENS, PlanOptions, make_plan
 from bertkit.training.batch import Batch
 from bertkit.training.loop import BatchSource
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -139,6 +144,17 @@ def to_batch(examples: Examples) -> Batch:
     )
 
 
+def one_at_a_time(method: Callable[..., T]) -> Callable[..., T]:
+    """Lets one loader thread at a time into a method that keeps what it works out."""
+
+    @functools.wraps(method)
+    def locked(self: PretrainingSource, *arguments: Any) -> T:
+        with self.lock:
+            return method(self, *arguments)
+
+    return locked
+
+
 class PretrainingSource(BatchSource):
     """The micro-batches of a pre-training run, epoch after epoch, each in a permuted order."""
 
@@ -153,9 +169,11 @@ class PretrainingSource(BatchSource):
     ) -> None:
         self.split, self.options, self.masks, self.special = split, options, masks, special
         self.batch_size, self.micro_batch_size = batch_size, micro_batch_size
+        self.lock = threading.RLock()
         self._epoch_sizes: list[int] = []
         self._plans: dict[int, np.ndarray] = {}
 
+    @one_at_a_time
     def plan(self, epoch: int) -> np.ndarray:
         """The rows of an epoch; the last two plans are kept."""
         if epoch not in self._plans:
@@ -170,6 +188,7 @@ class PretrainingSource(BatchSource):
             )
         return self._plans[epoch]
 
+    @one_at_a_time
     def locate(self, number: int) -> tuple[int, int]:
         """The epoch, and the place in its order, of the run's example `number` (from 0)."""
         epoch = 0
@@ -193,13 +212,15 @@ class PretrainingSource(BatchSource):
                 np.arange(place, place + here),
                 len(plan),
             )
-            parts.append(
-                build_examples(
-                    self.split, plan, order, self.options, self.masks, self.special, epoch
-                )
-            )
+            parts.append(self.build(epoch, order))
             number, count = number + here, count - here
         return parts
+
+    def build(self, epoch: int, rows: np.ndarray) -> Examples:
+        """The examples of the rows of an epoch's plan."""
+        return build_examples(
+            self.split, self.plan(epoch), rows, self.options, self.masks, self.special, epoch
+        )
 
     def step(self, step: int) -> list[Batch]:
         batches = []

@@ -8,14 +8,13 @@ newest one when the run is started again.
 
 from __future__ import annotations
 
-import queue
-import threading
+import math
 import time
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,16 +22,26 @@ import torch
 from torch import Tensor, nn
 
 from bertkit.errors import Interrupted, UserError
-from bertkit.model.encoder import set_compute_dtype
+from bertkit.model.encoder import set_activation_checkpointing, set_compute_dtype
 from bertkit.progress import Progress, say
 from bertkit.training.allocator import keep_memory, release_memory
-from bertkit.training.batch import Batch
-from bertkit.training.checkpoint import newest_restart_point, restore, save_restart_point
+from bertkit.training.batch import Batch, save_batches
+from bertkit.training.budget import MOST_CHECKS, Budget, Plan, Spent
+from bertkit.training.checkpoint import (
+    BEST,
+    best_loss,
+    check_space_for_run,
+    newest_restart_point,
+    restore,
+    save_restart_point,
+)
 from bertkit.training.config import TrainOptions
 from bertkit.training.interrupt import InterruptGuard
 from bertkit.training.log import RunLog
+from bertkit.training.meter import Meter
 from bertkit.training.optimizer import make_optimizer
 from bertkit.training.precision import compute_dtype
+from bertkit.training.prefetch import prefetched
 from bertkit.training.schedule import learning_rate
 from bertkit.training.seeds import seed_micro_batch
 
@@ -61,7 +70,10 @@ class Objective(Protocol):
 
 
 class BatchSource(ABC):
-    """Where micro-batches come from. `step` must be a pure function of its argument."""
+    """Where micro-batches come from.
+
+    `step` must be a pure function of its argument that several threads may call at once.
+    """
 
     @abstractmethod
     def step(self, step: int) -> list[Batch]:
@@ -73,6 +85,9 @@ class BatchSource(ABC):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes back what `state` returned."""
+
+    def set_ends(self, ends: Sequence[int]) -> None:
+        """Takes the steps at which the phases of a run with a budget end; they may change."""
 
 
 Evaluate = Callable[[nn.Module], dict[str, float]]
@@ -86,12 +101,36 @@ class TrainResult:
         seconds: of training, over all parts of an interrupted run.
         resumed_from: the step that this part of the run continued from, 0 for a fresh start.
         dev: the last evaluation.
+        plan: the last plan of a run with a budget.
     """
 
     steps: int
     seconds: float
     resumed_from: int
     dev: dict[str, float]
+    plan: Plan | None = None
+
+
+@dataclass
+class Timed:
+    """A budget of time for a training.
+
+    Attributes:
+        plan: the first plan; a restart point's own goes before it.
+        used: seconds spent before the training, as on the calibration.
+        tell: called with each new plan, once it is stored in a restart point.
+        clock: seconds from any start.
+    """
+
+    budget: Budget
+    plan: Plan
+    used: float = 0.0
+    tell: Callable[[Plan], None] = lambda plan: None
+    clock: Callable[[], float] = time.monotonic
+
+
+class NotFiniteError(UserError):
+    """The loss or the gradient of a step is not finite; the weights are those before the step."""
 
 
 def train(
@@ -103,6 +142,8 @@ def train(
     evaluate: Evaluate | None = None,
     companions: Callable[[Path], None] | None = None,
     label: str = "train",
+    timed: Timed | None = None,
+    notes: Sequence[str] = (),
 ) -> TrainResult:
     """Trains `model` in place, from the newest restart point in `run` if there is one.
 
@@ -111,6 +152,8 @@ def train(
             numbers go to the log under the kind "dev".
         companions: writes into a restart point what should lie beside the weights.
         label: the name on the progress bar.
+        timed: a budget of time, whose plan goes before the steps of `options`.
+        notes: go to the log where this part of the run begins.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM, once a restart point is written.
@@ -118,21 +161,58 @@ def train(
     """
     keep_memory()
     set_compute_dtype(model, compute_dtype(options.precision, next(model.parameters()).device))
+    set_activation_checkpointing(model, options.activation_checkpointing)
     optimizer = make_optimizer(model, options)
     point = newest_restart_point(run)
+    plan, used = (timed.plan, timed.used) if timed else (None, 0.0)
     first = 0
     if point is not None:
         restore(point, model, optimizer)
         source.restore(point.source)
         first = point.step
+        stored = point.more.get("budget")
+        if timed and stored:
+            used = stored["used"]
+            if stored["of"] == timed.budget.key():
+                plan = Plan.from_dict(stored["plan"])
+    if plan is not None:
+        options = replace(options, steps=plan.steps, warmup_steps=plan.warmup_steps)
+        source.set_ends(plan.phase_ends)
+    if first > options.steps:
+        raise UserError(
+            f"the run in {run} is at step {first}, which is after its end at {options.steps}; "
+            "give more steps, or another --output"
+        )
+    if first:
         say(f"continuing from step {first} of {options.steps}", options.quiet)
+    if options.checkpoint_steps:
+        check_space_for_run(run, model, options.keep_checkpoints, options.keep_best)
     log = RunLog(run, first)
+    for note in notes:
+        log.write("note", first, text=note)
     meter = Meter(log.newest("seconds"), int(log.newest("tokens")))
+    best = best_loss(run) if options.keep_best else None
+    spent = Spent(used, timed.clock()) if timed else None
     dev: dict[str, float] = {}
 
-    def save(step: int) -> None:
+    def save(step: int, name: str | None = None) -> None:
+        more: dict[str, Any] = {"loss": dev["loss"]} if name == BEST else {}
+        if timed and plan and spent:
+            more["budget"] = {
+                "of": timed.budget.key(),
+                "plan": plan.to_dict(),
+                "used": spent.seconds(timed.clock()) + plan.costs.restart_point,
+            }
         save_restart_point(
-            run, step, model, optimizer, source.state(), options.keep_checkpoints, companions
+            run,
+            step,
+            model,
+            optimizer,
+            source.state(),
+            options.keep_checkpoints,
+            companions,
+            more,
+            name,
         )
 
     def evaluate_now(step: int) -> dict[str, float]:
@@ -146,13 +226,21 @@ def train(
         return values
 
     model.train()
+    done = checked = first
+    stream = prefetched(source.step, done, options.steps, options.workers)
     try:
         with (
             InterruptGuard() as guard,
             Progress(label, options.steps, "steps", options.quiet, done=first) as progress,
         ):
-            for step, batches in prefetched(source, first, options.steps, options.workers):
-                values = update(model, objective, batches, optimizer, step, options)
+            if timed and spent:
+                spent.saved(timed.clock())
+            while done < options.steps:
+                step, batches = next(stream)
+                try:
+                    values = update(model, objective, batches, optimizer, step, options)
+                except NotFiniteError as error:
+                    raise _stopped(error, run, step, batches) from error
                 meter.add(values, sum(batch.inputs.tokens for batch in batches))
                 done = step + 1
                 last = done == options.steps
@@ -160,6 +248,9 @@ def train(
                 saving = stopping or bool(
                     options.checkpoint_steps and (done % options.checkpoint_steps == 0 or last)
                 )
+                if timed and plan and spent:
+                    spent.step(bisect_right(plan.phase_ends, step), timed.clock())
+                    saving = saving or done == plan.next_check
                 # A restart point closes a window of the log, so that none is lost or told twice.
                 if done % options.log_steps == 0 or last or saving:
                     log.write("train", done, **meter.window())
@@ -168,8 +259,41 @@ def train(
                     last or (options.evaluate_steps and done % options.evaluate_steps == 0)
                 ):
                     dev = evaluate_now(done)
-                if saving:
+                    if timed and spent:
+                        spent.evaluated(timed.clock())
+                    if options.keep_best and (best is None or dev["loss"] < best):
+                        best = dev["loss"]
+                        save(done, BEST)
+                if timed and plan and spent and saving and not stopping and not last:
+                    planned = plan
+                    if done == plan.next_check or done - checked >= plan.steps / MOST_CHECKS:
+                        checked = done
+                        now = timed.clock()
+                        planned = replace(plan, costs=spent.costs(plan.costs))
+                        point_seconds = planned.costs.restart_point
+                        planned = timed.budget.check(
+                            planned, done, spent.seconds(now) + point_seconds
+                        )
+                    changed, plan = planned.steps != plan.steps, planned
+                    if changed:
+                        text = (
+                            f"{planned.steps} steps instead of {options.steps} fit the minutes, "
+                            f"at {planned.costs.steps[0]:.3g} s a step"
+                        )
+                        log.write("note", done, text=text)
+                        say(f"after step {done}: {text}", options.quiet)
+                        stream.close()
+                        options = replace(options, steps=plan.steps, warmup_steps=plan.warmup_steps)
+                        source.set_ends(plan.phase_ends)
+                        progress.resize(options.steps)
+                        stream = prefetched(source.step, done, options.steps, options.workers)
                     save(done)
+                    if changed:
+                        timed.tell(plan)
+                elif saving:
+                    save(done)
+                if timed and spent:
+                    spent.saved(timed.clock())
                 if stopping:
                     assert guard.received is not None
                     raise Interrupted(
@@ -180,10 +304,11 @@ def train(
             if evaluate is not None and first == options.steps:
                 dev = evaluate_now(first)
     finally:
+        stream.close()
         log.close()
         optimizer.state.clear()
         release_memory()
-    return TrainResult(options.steps, meter.seconds(), first, dev)
+    return TrainResult(options.steps, meter.seconds(), first, dev, plan)
 
 
 def update(
@@ -197,8 +322,8 @@ def update(
     """One update of the weights.
 
     Returns name -> (sum, count) for the log: each loss, each metric, `gradient_norm` and
-    `learning_rate`. Raises UserError when the loss or the gradient is not finite; the weights
-    are then still those of the step before.
+    `learning_rate`. Raises NotFiniteError when the loss or the gradient is not finite; the
+    weights are then still those of the step before.
     """
     device = next(model.parameters()).device
     totals: dict[str, int] = defaultdict(int)
@@ -224,11 +349,9 @@ def update(
         model.parameters(), options.clip_norm or float("inf"), foreach=True
     )
     total_loss = sum(logged[f"{name}_loss"][0] / total for name, total in totals.items() if total)
-    if not torch.isfinite(norm) or total_loss != total_loss:
-        raise UserError(
-            f"the loss is no longer finite at step {step + 1}; the last restart point is good: "
-            "start a run with a lower --learning-rate or more warm-up"
-        )
+    if not torch.isfinite(norm) or not math.isfinite(total_loss):
+        what = "gradient" if math.isfinite(total_loss) else "loss"
+        raise NotFiniteError(f"the {what} is no longer finite at step {step + 1}")
     rate = learning_rate(step, options)
     for group in optimizer.param_groups:
         group["lr"] = rate
@@ -241,105 +364,13 @@ def update(
     return values
 
 
-def prefetched(
-    source: BatchSource, first: int, steps: int, workers: int
-) -> Iterator[tuple[int, list[Batch]]]:
-    """Yields (step, micro-batches); with workers, one thread builds the next ones meanwhile."""
-    if workers == 0:
-        for step in range(first, steps):
-            yield step, source.step(step)
-        return
-    ready: queue.Queue[tuple[int, list[Batch]] | BaseException] = queue.Queue(maxsize=2)
-    stop = threading.Event()
-
-    def put(item: tuple[int, list[Batch]] | BaseException) -> None:
-        while not stop.is_set():
-            try:
-                ready.put(item, timeout=0.1)
-                return
-            except queue.Full:
-                continue
-
-    def build() -> None:
-        try:
-            for step in range(first, steps):
-                if stop.is_set():
-                    return
-                put((step, source.step(step)))
-        except BaseException as error:  # handed over to the training's own thread
-            put(error)
-
-    thread = threading.Thread(target=build, name="batches", daemon=True)
-    thread.start()
-    try:
-        for _ in range(first, steps):
-            item = ready.get()
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        stop.set()
-        thread.join()
-
-
-class Meter:
-    """Sums of what the steps report, from one line of the log to the next."""
-
-    def __init__(self, seconds_before: float = 0.0, tokens_before: int = 0) -> None:
-        self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        self._started = time.monotonic() - seconds_before
-        self._window_started = time.monotonic()
-        self._window_tokens = 0
-        self._tokens = tokens_before
-        self._latest: dict[str, float] = {}
-
-    def add(self, values: dict[str, tuple[float, float]], tokens: int) -> None:
-        for name, (total, count) in values.items():
-            self._sums[name][0] += total
-            self._sums[name][1] += count
-        self._tokens += tokens
-        self._window_tokens += tokens
-
-    def seconds(self) -> float:
-        return time.monotonic() - self._started
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """A context in which time does not count as training."""
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            away = time.monotonic() - began
-            self._started += away
-            self._window_started += away
-
-    def window(self) -> dict[str, float]:
-        """The means since the last call; seconds and tokens are those of the whole run."""
-        elapsed = time.monotonic() - self._window_started
-        values = {
-            name: total / count for name, (total, count) in sorted(self._sums.items()) if count
-        }
-        self._latest = values
-        values = {
-            "seconds": round(self.seconds(), 2),
-            "tokens": self._tokens,
-            "tokens_per_second": round(self._window_tokens / elapsed, 1) if elapsed else 0.0,
-            **{name: float(f"{value:.6g}") for name, value in values.items()},
-        }
-        self._rate = values["tokens_per_second"]
-        self._sums.clear()
-        self._window_tokens = 0
-        self._window_started = time.monotonic()
-        return values
-
-    def detail(self) -> str:
-        """The latest means in one short line for the progress bar."""
-        shown = [
-            f"{name.replace('_', ' ')} {value:.1%}" if "accuracy" in name else f"{name} {value:.3f}"
-            for name, value in self._latest.items()
-            if name == "loss" or name.endswith("accuracy")
-        ]
-        if self._latest:
-            shown.append(f"{self._rate:,.0f} tokens/s")
-        return "  ".join(shown)
+def _stopped(error: NotFiniteError, run: Path, step: int, batches: list[Batch]) -> UserError:
+    """Writes the batch that ended a run and says where, and what to do."""
+    path = run / f"not-finite-step-{step + 1:08d}.safetensors"
+    save_batches(batches, path)
+    point = newest_restart_point(run)
+    good = "none was" if point is None else f"that of step {point.step} is"
+    return UserError(
+        f"{error}; its batch is in {path}; of the restart points {good} written before it: "
+        "start a run with a lower --learning-rate or more warm-up"
+    )
