@@ -108,7 +108,12 @@ def run_command(config: PretrainConfig) -> list[str]:
         "--evaluate-steps", str(config.evaluate_steps),
         "--evaluate-examples", str(config.evaluate_examples),
         "--checkpoint-steps", str(config.checkpoint_steps), "--quiet",
+        "--workers", str(config.workers), "--optimizer", config.optimizer,
     ]  # fmt: skip
+    if config.phases:
+        flags += ["--phases", *config.phases]
+    if config.batch_tokens is not None:
+        flags += ["--batch-tokens", str(config.batch_tokens)]
     return [sys.executable, "-m", "bertkit", "pretrain", *flags]
 
 

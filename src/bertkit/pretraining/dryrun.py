@@ -241,8 +241,9 @@ def _pass(model: nn.Module, objective: Objective, batch: Batch) -> int:
     seen: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
-        # What has the shape of a weight is the weight, its copy in bfloat16 or its gradient.
-        if frozenset(tensor.shape) not in shapes:
+        # What has the shape of a weight is the weight, its copy in bfloat16 or its gradient,
+        # unless there happen to be as many tokens.
+        if frozenset(tensor.shape) not in shapes or batch.inputs.tokens in tensor.shape:
             storage = tensor.untyped_storage()
             seen[storage.data_ptr()] = storage.nbytes()
         return tensor

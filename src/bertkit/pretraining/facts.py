@@ -20,8 +20,7 @@ from bertkit.files import writing
 from bertkit.pretraining.config import PretrainConfig
 from bertkit.pretraining.phases import Phase
 from bertkit.progress import say
-from bertkit.training.budget import Budget, Costs, Plan
-from bertkit.training.loop import Timed
+from bertkit.training.budget import Budget, Costs, Pace, Plan
 
 Clock = Callable[[], float]
 
@@ -34,8 +33,8 @@ def fix_facts(
     measure: Callable[[], Costs],
     changes: Sequence[str] = (),
     clock: Clock = time.monotonic,
-) -> tuple[int, Timed | None]:
-    """The steps of a run, and its plan where it has a budget of minutes.
+) -> tuple[int, Pace | None]:
+    """The steps of a run, and what keeps it to its minutes where it has a budget of them.
 
     Args:
         measure: what the parts of the run take; called when the run starts with a budget.
@@ -79,7 +78,7 @@ def fix_facts(
         _write(path, facts)
 
     plan = Plan.from_dict(facts["plan"])
-    return plan.steps, Timed(budget, plan, facts["calibration_seconds"], tell, clock)
+    return plan.steps, Pace(budget, plan, facts["calibration_seconds"], tell, clock)
 
 
 def budget_of(config: PretrainConfig, phases: Sequence[Phase]) -> Budget:

@@ -130,7 +130,7 @@ def pretrain(config: PretrainConfig) -> PretrainResult | DryRun:
         return evaluate(model, held_out, objective)
 
     wanted = evaluation if held_out else None
-    steps, timed = fix_facts(
+    steps, pace = fix_facts(
         run,
         config,
         corpus,
@@ -155,7 +155,7 @@ def pretrain(config: PretrainConfig) -> PretrainResult | DryRun:
         evaluate=wanted,
         companions=tokenizer.save,
         label="pretrain",
-        timed=timed,
+        pace=pace,
         notes=[f"continued with other options: {'; '.join(changes)}"] if changes else [],
     )
     with writing_into(run) as partial:

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -29,6 +31,9 @@ fast is still found out in time."""
 
 MOST_CHECKS, FEWEST_CHECKS = 20, 4
 """How often a whole run looks again; as often as it can for a hundredth of the budget."""
+
+FEWEST_STEPS = 3
+"""A phase's mean counts from so many steps on."""
 
 LAST_CHECK = 0.03
 """No check comes when less than this share of the steps is left."""
@@ -195,47 +200,104 @@ class Budget:
         return step + max(1, min(steps // parts, left // 2))
 
 
-class Spent:
-    """What a run with a budget has taken so far, and what each part of it took lately."""
+class Pace:
+    """Keeps one run to its budget: what it has taken so far, and its plan.
 
-    def __init__(self, before: float, now: float) -> None:
-        self._before, self._started, self._now = before, now, now
+    Args:
+        plan: the first plan; the one that a restart point stores goes before it.
+        used: seconds spent before the training, as on the calibration.
+        tell: called with each new plan, once it is stored in a restart point.
+        clock: seconds from any start.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        plan: Plan,
+        used: float = 0.0,
+        tell: Callable[[Plan], None] = lambda plan: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.budget, self.plan, self._tell, self._clock = budget, plan, tell, clock
+        self._used = used
+        self._started = self._now = clock()
         self._steps: dict[int, list[float]] = {}
-        self.evaluation: float | None = None
+        self._evaluation: float | None = None
+        self._checked = 0
+        self._told = plan
 
-    def step(self, phase: int, now: float) -> None:
-        """Counts a step of `phase` that ends now and began at the last call of any method."""
-        entry = self._steps.setdefault(phase, [0.0, 0.0])
-        entry[0] += now - self._now
+    def start(self, step: int, stored: dict[str, Any] | None) -> None:
+        """The training goes on from `step`, with what `state` returned for it, if anything."""
+        if stored is not None:
+            self._used = stored["used"]
+            if stored["of"] == self.budget.key():
+                self.plan = Plan.from_dict(stored["plan"])
+        self._checked, self._told = step, self.plan
+        self._started = self._now = self._clock()
+
+    def state(self) -> dict[str, Any]:
+        """What a restart point stores; the time that writing it takes is added."""
+        used = self.seconds() + self.plan.costs.restart_point
+        return {"of": self.budget.key(), "plan": self.plan.to_dict(), "used": used}
+
+    def seconds(self) -> float:
+        """Spent so far, over all parts of the run."""
+        return self._used + self._clock() - self._started
+
+    def stepped(self, step: int) -> None:
+        """Update number `step` ends now; it began where the part before it ended."""
+        entry = self._steps.setdefault(bisect_right(self.plan.phase_ends, step), [0.0, 0])
+        entry[0] += self._part()
         entry[1] += 1
-        self._now = now
 
-    def evaluated(self, now: float) -> None:
+    def evaluated(self) -> None:
         """An evaluation ends now."""
-        self.evaluation = now - self._now
-        self._now = now
+        self._evaluation = self._part()
 
-    def saved(self, now: float) -> None:
-        """A restart point was written until now."""
-        self._now = now
+    def saved(self) -> None:
+        """A restart point, if any was due, is written now."""
+        self._part()
+        if self.plan.steps != self._told.steps:
+            self._told = self.plan
+            self._tell(self.plan)
 
-    def seconds(self, now: float) -> float:
-        return self._before + now - self._started
+    def due(self, done: int) -> bool:
+        """Whether a restart point should be written after `done` steps to look again."""
+        return 0 < self.plan.next_check <= done
 
-    def costs(self, costs: Costs) -> Costs:
+    def look(self, done: int) -> bool:
+        """Looks again, at a restart point; True when the plan has another number of steps now."""
+        if not self.due(done) and done - self._checked < self.plan.steps / MOST_CHECKS:
+            return False
+        self._checked = done
+        before = self.plan
+        costs = self._seen(before.costs)
+        used = self.seconds() + costs.restart_point
+        self.plan = self.budget.check(replace(before, costs=costs), done, used)
+        return self.plan.steps != before.steps
+
+    def _part(self) -> float:
+        """Seconds since the last call."""
+        before, self._now = self._now, self._clock()
+        return self._now - before
+
+    def _seen(self, costs: Costs) -> Costs:
         """`costs` with what was seen since the last call in place of what was thought before.
 
         A phase that has not begun is taken to be as much slower or faster than it was measured
         as the phase that runs now.
         """
         steps = list(costs.steps)
-        if self._steps:
-            ratio = 1.0
-            for phase, (seconds, count) in sorted(self._steps.items()):
-                ratio = seconds / count / steps[phase] if steps[phase] else 1.0
-                steps[phase] = seconds / count
-            for phase in range(max(self._steps) + 1, len(steps)):
-                steps[phase] *= ratio
-            self._steps.clear()
-        evaluation = costs.evaluation if self.evaluation is None else self.evaluation
+        seen = {phase: entry for phase, entry in self._steps.items() if entry[1] >= FEWEST_STEPS}
+        if seen:
+            newest = max(seen)
+            ratio = seen[newest][0] / seen[newest][1] / costs.steps[newest]
+            for phase in range(len(steps)):
+                if phase in seen:
+                    seconds, count = seen[phase]
+                    steps[phase] = seconds / count
+                    del self._steps[phase]
+                elif phase > newest:
+                    steps[phase] *= ratio
+        evaluation = costs.evaluation if self._evaluation is None else self._evaluation
         return Costs(tuple(steps), evaluation, costs.restart_point)

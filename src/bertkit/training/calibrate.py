@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -67,6 +68,8 @@ def measure(
         evaluation = clock() - began
     point = 0.0
     if options.checkpoint_steps:
+        for old in run.glob(".trial-*"):  # of a calibration that was killed
+            shutil.rmtree(old, ignore_errors=True)
         began = clock()
         with disk_errors(run), tempfile.TemporaryDirectory(dir=run, prefix=".trial-") as folder:
             save_restart_point(Path(folder), 0, trial, optimizer, {}, keep=1)

@@ -9,9 +9,7 @@ newest one when the run is started again.
 from __future__ import annotations
 
 import math
-import time
 from abc import ABC, abstractmethod
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +24,7 @@ from bertkit.model.encoder import set_activation_checkpointing, set_compute_dtyp
 from bertkit.progress import Progress, say
 from bertkit.training.allocator import keep_memory, release_memory
 from bertkit.training.batch import Batch, save_batches
-from bertkit.training.budget import MOST_CHECKS, Budget, Plan, Spent
+from bertkit.training.budget import Pace, Plan
 from bertkit.training.checkpoint import (
     BEST,
     best_loss,
@@ -111,24 +109,6 @@ class TrainResult:
     plan: Plan | None = None
 
 
-@dataclass
-class Timed:
-    """A budget of time for a training.
-
-    Attributes:
-        plan: the first plan; a restart point's own goes before it.
-        used: seconds spent before the training, as on the calibration.
-        tell: called with each new plan, once it is stored in a restart point.
-        clock: seconds from any start.
-    """
-
-    budget: Budget
-    plan: Plan
-    used: float = 0.0
-    tell: Callable[[Plan], None] = lambda plan: None
-    clock: Callable[[], float] = time.monotonic
-
-
 class NotFiniteError(UserError):
     """The loss or the gradient of a step is not finite; the weights are those before the step."""
 
@@ -142,7 +122,7 @@ def train(
     evaluate: Evaluate | None = None,
     companions: Callable[[Path], None] | None = None,
     label: str = "train",
-    timed: Timed | None = None,
+    pace: Pace | None = None,
     notes: Sequence[str] = (),
 ) -> TrainResult:
     """Trains `model` in place, from the newest restart point in `run` if there is one.
@@ -152,7 +132,7 @@ def train(
             numbers go to the log under the kind "dev".
         companions: writes into a restart point what should lie beside the weights.
         label: the name on the progress bar.
-        timed: a budget of time, whose plan goes before the steps of `options`.
+        pace: keeps to a budget of time; its plan goes before the steps of `options`.
         notes: go to the log where this part of the run begins.
 
     Raises:
@@ -164,20 +144,14 @@ def train(
     set_activation_checkpointing(model, options.activation_checkpointing)
     optimizer = make_optimizer(model, options)
     point = newest_restart_point(run)
-    plan, used = (timed.plan, timed.used) if timed else (None, 0.0)
     first = 0
     if point is not None:
         restore(point, model, optimizer)
         source.restore(point.source)
         first = point.step
-        stored = point.more.get("budget")
-        if timed and stored:
-            used = stored["used"]
-            if stored["of"] == timed.budget.key():
-                plan = Plan.from_dict(stored["plan"])
-    if plan is not None:
-        options = replace(options, steps=plan.steps, warmup_steps=plan.warmup_steps)
-        source.set_ends(plan.phase_ends)
+    if pace is not None:
+        pace.start(first, point.more.get("budget") if point is not None else None)
+        options = _planned(options, source, pace.plan)
     if first > options.steps:
         raise UserError(
             f"the run in {run} is at step {first}, which is after its end at {options.steps}; "
@@ -192,17 +166,12 @@ def train(
         log.write("note", first, text=note)
     meter = Meter(log.newest("seconds"), int(log.newest("tokens")))
     best = best_loss(run) if options.keep_best else None
-    spent = Spent(used, timed.clock()) if timed else None
     dev: dict[str, float] = {}
 
     def save(step: int, name: str | None = None) -> None:
         more: dict[str, Any] = {"loss": dev["loss"]} if name == BEST else {}
-        if timed and plan and spent:
-            more["budget"] = {
-                "of": timed.budget.key(),
-                "plan": plan.to_dict(),
-                "used": spent.seconds(timed.clock()) + plan.costs.restart_point,
-            }
+        if pace is not None:
+            more["budget"] = pace.state()
         save_restart_point(
             run,
             step,
@@ -226,15 +195,15 @@ def train(
         return values
 
     model.train()
-    done = checked = first
+    done = first
     stream = prefetched(source.step, done, options.steps, options.workers)
     try:
         with (
             InterruptGuard() as guard,
             Progress(label, options.steps, "steps", options.quiet, done=first) as progress,
         ):
-            if timed and spent:
-                spent.saved(timed.clock())
+            if pace is not None:
+                pace.saved()  # what came before belongs to no step
             while done < options.steps:
                 step, batches = next(stream)
                 try:
@@ -248,9 +217,9 @@ def train(
                 saving = stopping or bool(
                     options.checkpoint_steps and (done % options.checkpoint_steps == 0 or last)
                 )
-                if timed and plan and spent:
-                    spent.step(bisect_right(plan.phase_ends, step), timed.clock())
-                    saving = saving or done == plan.next_check
+                if pace is not None:
+                    pace.stepped(step)
+                    saving = saving or pace.due(done)
                 # A restart point closes a window of the log, so that none is lost or told twice.
                 if done % options.log_steps == 0 or last or saving:
                     log.write("train", done, **meter.window())
@@ -259,41 +228,27 @@ def train(
                     last or (options.evaluate_steps and done % options.evaluate_steps == 0)
                 ):
                     dev = evaluate_now(done)
-                    if timed and spent:
-                        spent.evaluated(timed.clock())
-                    if options.keep_best and (best is None or dev["loss"] < best):
+                    if pace is not None:
+                        pace.evaluated()
+                    if options.keep_best and dev["loss"] < (math.inf if best is None else best):
                         best = dev["loss"]
                         save(done, BEST)
-                if timed and plan and spent and saving and not stopping and not last:
-                    planned = plan
-                    if done == plan.next_check or done - checked >= plan.steps / MOST_CHECKS:
-                        checked = done
-                        now = timed.clock()
-                        planned = replace(plan, costs=spent.costs(plan.costs))
-                        point_seconds = planned.costs.restart_point
-                        planned = timed.budget.check(
-                            planned, done, spent.seconds(now) + point_seconds
-                        )
-                    changed, plan = planned.steps != plan.steps, planned
-                    if changed:
-                        text = (
-                            f"{planned.steps} steps instead of {options.steps} fit the minutes, "
-                            f"at {planned.costs.steps[0]:.3g} s a step"
-                        )
-                        log.write("note", done, text=text)
-                        say(f"after step {done}: {text}", options.quiet)
-                        stream.close()
-                        options = replace(options, steps=plan.steps, warmup_steps=plan.warmup_steps)
-                        source.set_ends(plan.phase_ends)
-                        progress.resize(options.steps)
-                        stream = prefetched(source.step, done, options.steps, options.workers)
+                if pace is not None and saving and not (stopping or last) and pace.look(done):
+                    stream.close()
+                    before, options = options.steps, _planned(options, source, pace.plan)
+                    text = (
+                        f"{options.steps} steps instead of {before} fit the minutes, at "
+                        + " and ".join(f"{each:.3g}" for each in pace.plan.costs.steps)
+                        + " s a step"
+                    )
+                    log.write("note", done, text=text)
+                    say(f"after step {done}: {text}", options.quiet)
+                    progress.resize(options.steps)
+                    stream = prefetched(source.step, done, options.steps, options.workers)
+                if saving:
                     save(done)
-                    if changed:
-                        timed.tell(plan)
-                elif saving:
-                    save(done)
-                if timed and spent:
-                    spent.saved(timed.clock())
+                if pace is not None:
+                    pace.saved()
                 if stopping:
                     assert guard.received is not None
                     raise Interrupted(
@@ -308,7 +263,14 @@ def train(
         log.close()
         optimizer.state.clear()
         release_memory()
+    plan = pace.plan if pace is not None else None
     return TrainResult(options.steps, meter.seconds(), first, dev, plan)
+
+
+def _planned(options: TrainOptions, source: BatchSource, plan: Plan) -> TrainOptions:
+    """The options of a run that ends as planned; tells the source where its phases end."""
+    source.set_ends(plan.phase_ends)
+    return replace(options, steps=plan.steps, warmup_steps=plan.warmup_steps)
 
 
 def update(
