@@ -176,7 +176,7 @@ def timed_run(run: Path, believed: float, stop: int | None = None) -> tuple[nn.M
     return model, clock.now
 
 
-@pytest.mark.parametrize("wrong", [1 / 3, 3.0])
+@pytest.mark.parametrize("wrong", [pytest.param(1 / 3, marks=pytest.mark.slow), 3.0])
 def test_a_training_that_began_at_an_odd_moment_ends_in_time(tmp_path: Path, wrong: float) -> None:
     _, seconds = timed_run(tmp_path, 0.5 * wrong)
     assert abs((seconds + 1) / 40 - 1) < 0.05
@@ -186,7 +186,7 @@ def test_a_training_that_began_at_an_odd_moment_ends_in_time(tmp_path: Path, wro
     assert rates[-1] < 0.06 * max(rates)
 
 
-@pytest.mark.parametrize("wrong", [1 / 3, 3.0])
+@pytest.mark.parametrize("wrong", [pytest.param(1 / 3, marks=pytest.mark.slow), 3.0])
 def test_killed_after_the_plan_was_set_anew_it_ends_with_the_same_weights(
     tmp_path: Path, wrong: float
 ) -> None:
