@@ -391,5 +391,6 @@ def test_each_commands_result_is_a_dataclass_with_a_text(name: str) -> None:
     function = COMMANDS[name].function
     hints = get_type_hints(function)
     assert COMMANDS[name].config_class in hints.values()
-    assert dataclasses.is_dataclass(hints["return"])
-    assert "__str__" in vars(hints["return"])
+    for result in get_args(hints["return"]) or (hints["return"],):
+        assert dataclasses.is_dataclass(result)
+        assert "__str__" in vars(result)

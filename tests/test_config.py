@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from bertkit.config import convert, load, option, options, read, save
+from bertkit.config import convert, load, option, options, presets, read, save
 from bertkit.errors import UserError
 
 
@@ -186,3 +186,27 @@ def test_load_wants_the_required_options_and_no_unknown_ones(tmp_path: Path) -> 
         load(StageConfig, path, output="o", step=3)
     with pytest.raises(UserError, match="'steps' must be a whole number"):
         load(StageConfig, path, output="o", steps="x")
+
+
+@presets({"large": {"size": 24, "parts": ["a:1"]}})
+@dataclass
+class PresetConfig:
+    """A stage with a preset."""
+
+    inputs: str = option(help="what to read", positional=True)
+    size: int = option(12, help="how large")
+    parts: list[str] = option([], help="parts")
+    preset: str | None = option(None, help="named defaults")
+
+
+def test_a_preset_fills_only_what_is_left_out(tmp_path: Path) -> None:
+    assert PresetConfig("x").size == 12
+    assert PresetConfig("x", preset="large") == PresetConfig("x", 24, ["a:1"], "large")
+    assert PresetConfig("x", preset="large", size=12).size == 12  # the default, but given
+    assert PresetConfig("x", 12, preset="large").size == 12
+    PresetConfig("x", preset="large").parts.append("b:2")
+    assert PresetConfig("x", preset="large").parts == ["a:1"]
+    save(PresetConfig("x", preset="large", size=7), tmp_path / "x.yaml")
+    assert load(PresetConfig, tmp_path / "x.yaml") == PresetConfig("x", 7, ["a:1"], "large")
+    with pytest.raises(UserError, match="no preset 'huge'; choose one of large"):
+        PresetConfig("x", preset="huge")

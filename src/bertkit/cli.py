@@ -78,6 +78,7 @@ COMMANDS = {
             "pretrain",
             "Pre-train an encoder on a corpus: masked LM and next sentence",
             "bertkit pretrain my-corpus -o my-bert --model tiny",
+            "bertkit pretrain my-corpus -o my-bert --preset paper-base --dry-run",
         ),
         (
             "finetune",

@@ -9,11 +9,13 @@ these, or `None` besides.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import difflib
+import functools
 import math
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -45,6 +47,33 @@ def option(
     if default is dataclasses.MISSING:
         return dataclasses.field(metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def presets(named: dict[str, dict[str, Any]]) -> Callable[[type[T]], type[T]]:
+    """Decorates a configuration whose option `preset` names defaults; what is given goes first.
+
+    On the command line, in a YAML file and in Python alike: the defaults of a preset fill only
+    the fields that the caller leaves out.
+    """
+
+    def decorate(config_class: type[T]) -> type[T]:
+        plain = config_class.__init__
+        names = [field.name for field in dataclasses.fields(config_class)]  # type: ignore[arg-type]
+
+        @functools.wraps(plain)
+        def init(self: Any, *arguments: Any, **given: Any) -> None:
+            by_place = dict(zip(names, arguments, strict=False))
+            name = (by_place | given).get("preset")
+            if name is not None and name not in named:
+                raise UserError(f"no preset '{name}'; choose one of {', '.join(named)}")
+            chosen = named[name] if name is not None else {}
+            copies = {key: value for key, value in chosen.items() if key not in by_place}
+            plain(self, *arguments, **(copy.deepcopy(copies) | given))
+
+        config_class.__init__ = init  # type: ignore[method-assign]
+        return config_class
+
+    return decorate
 
 
 @dataclasses.dataclass(frozen=True)

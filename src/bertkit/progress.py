@@ -86,6 +86,12 @@ class Progress:
         elif not self.quiet and time.monotonic() - self._last_line >= PLAIN_INTERVAL:
             self._line()
 
+    def resize(self, total: int) -> None:
+        """The work turned out to have another total."""
+        self.total = total
+        if self._bar is not None:
+            self._bar.update(self._task, total=total)
+
     def _line(self, last: bool = False) -> None:
         if self.quiet:
             return

@@ -21,7 +21,8 @@ from bertkit.journey.inspect import InspectResult, inspect
 from bertkit.model.bert import MODELS, ClassificationModel
 from bertkit.model.config import model_config
 from bertkit.pretraining.config import PretrainConfig
-from bertkit.pretraining.run import pretrain, source_of
+from bertkit.pretraining.run import pretrain
+from bertkit.pretraining.sources import source_of
 from bertkit.text.tokenizer import Tokenizer
 
 SENTENCES = [
@@ -188,7 +189,12 @@ def test_an_example_of_a_run_is_the_one_that_it_saw(run: Path, corpus: Path) -> 
     inputs = source.step(1)[0].inputs  # 4 examples a step
     ids = inputs.token_ids[inputs.bounds[1] : inputs.bounds[2]].tolist()
     assert example["tokens"] == [opened.tokenizer().vocabulary[number] for number in ids]
-    assert example["epoch"] == 0 and "example 5 of train" in found.text
+    assert example["epoch"] == 0 and "example 5 of train in epoch 0" in found.text
+    rows = len(source.plan(0))
+    later = look(run, example=rows + 2).facts["example"]
+    assert later == look(run, example=2, epoch=1).facts["example"] and later["epoch"] == 1
+    with pytest.raises(UserError, match=f"epoch 0 has the examples 0 to {rows - 1}, not"):
+        look(run, example=rows, epoch=0)
     with pytest.raises(UserError, match=r"no phase with sequences of 99 tokens.*24"):
         look(run, example=5, sequence_length=99)
 

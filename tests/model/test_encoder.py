@@ -15,7 +15,12 @@ from bertkit.model.attention import Backend
 from bertkit.model.batch import FlatBatch
 from bertkit.model.bert import MODELS, LeftToRightModel, PretrainingModel
 from bertkit.model.config import ModelConfig, model_config
-from bertkit.model.encoder import Encoder, set_attention, set_compute_dtype
+from bertkit.model.encoder import (
+    Encoder,
+    set_activation_checkpointing,
+    set_attention,
+    set_compute_dtype,
+)
 from bertkit.model.layers import LayerNorm, Linear
 from tests.model.peers import random_batch, relative_difference
 
@@ -316,3 +321,44 @@ def test_the_whole_sequence_is_seen_by_the_first_token_or_in_a_causal_model_by_t
     assert torch.equal(
         causal.pooled(hidden, batch), causal.pool(hidden[causal.summary_rows(batch)])
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_activation_checkpointing_gives_the_same_losses_and_gradients(dtype: torch.dtype) -> None:
+    """With dropout at every site: the masks of the second computation are those of the first."""
+    torch.manual_seed(0)
+    model = PretrainingModel(CONFIG)
+    set_compute_dtype(model, dtype)
+    batch = random_batch(LENGTHS, CONFIG.vocab_size).flat
+    masked = torch.tensor([1, 14, 20, 44, 60])
+    found = []
+    for on in (False, True):
+        set_activation_checkpointing(model, on)
+        torch.manual_seed(7)
+        losses = model.losses(batch, masked, masked + 3, torch.tensor([0, 1, 0, 1, 1]))
+        assert losses.nsp_loss is not None
+        (losses.mlm_loss + losses.nsp_loss).backward()
+        drawn = torch.rand(1)  # the generator is left where it would be
+        found.append([losses.mlm_loss.detach(), losses.nsp_loss.detach(), drawn])
+        found[-1] += [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        model.zero_grad()
+    for plain, again in zip(*found, strict=True):
+        torch.testing.assert_close(plain, again, rtol=1e-6, atol=1e-7)
+
+
+def test_activation_checkpointing_keeps_little_for_the_backward_pass() -> None:
+    model = Encoder(CONFIG)
+    batch = random_batch(LENGTHS, CONFIG.vocab_size).flat
+    kept = []
+    for on in (False, True):
+        set_activation_checkpointing(model, on)
+        sizes: dict[int, int] = {}
+
+        def keep(tensor: torch.Tensor, sizes: dict[int, int] = sizes) -> torch.Tensor:
+            sizes[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            model(batch)
+        kept.append(sum(sizes.values()))
+    assert kept[1] < 0.5 * kept[0]

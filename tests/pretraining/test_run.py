@@ -10,17 +10,23 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from bertkit.corpus.config import PrepareConfig
 from bertkit.corpus.prepare import prepare
 from bertkit.errors import UserError
 from bertkit.formats.huggingface import load_checkpoint
+from bertkit.model.config import model_config
 from bertkit.pretraining import run as run_module
 from bertkit.pretraining.config import PretrainConfig
+from bertkit.pretraining.dryrun import DryRun, flops_per_token
 from bertkit.pretraining.run import pretrain
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
@@ -104,7 +110,12 @@ def run_command(config: PretrainConfig) -> list[str]:
         "--evaluate-steps", str(config.evaluate_steps),
         "--evaluate-examples", str(config.evaluate_examples),
         "--checkpoint-steps", str(config.checkpoint_steps), "--quiet",
+        "--workers", str(config.workers), "--optimizer", config.optimizer,
     ]  # fmt: skip
+    if config.phases:
+        flags += ["--phases", *config.phases]
+    if config.batch_tokens is not None:
+        flags += ["--batch-tokens", str(config.batch_tokens)]
     return [sys.executable, "-m", "bertkit", "pretrain", *flags]
 
 
@@ -114,16 +125,21 @@ def points(run: Path) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"phases": ["16:0.4"], "batch_tokens": 200, "workers": 2, "optimizer": "lamb"}],
+    ids=["one-phase", "two-phases"],
+)
 def test_killed_at_any_moment_a_run_ends_with_the_same_weights(
-    corpus: Path, tmp_path: Path
+    corpus: Path, tmp_path: Path, changes: dict[str, object]
 ) -> None:
-    whole = configuration(corpus, tmp_path / "whole", steps=150, checkpoint_steps=3)
+    whole = configuration(corpus, tmp_path / "whole", steps=150, checkpoint_steps=3, **changes)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run(run_command(whole), check=True, env=environment)
     cut = replace(whole, output=str(tmp_path / "cut"))
     run = Path(cut.output)
     generator = random.Random(1)
-    kills = 0
+    kills = after_change = 0
     for wait_for in (2, 8, 20):
         process = subprocess.Popen(run_command(cut), env=environment)
         begun = len(points(run)) and points(run)[-1]
@@ -136,10 +152,12 @@ def test_killed_at_any_moment_a_run_ends_with_the_same_weights(
                 time.sleep(generator.random() * 0.1)
                 process.send_signal(signal.SIGKILL)
                 kills += 1
+                after_change += int(begun.removeprefix("step-") or 0) > 60
                 break
             time.sleep(0.005)
         process.wait()
     assert kills == 3
+    assert after_change >= 1  # the last one; the phases change after step 60
     subprocess.run(run_command(cut), check=True, env=environment)
     for name in ("model.safetensors", f"{FOLDER}/step-00000150/optimizer.safetensors"):
         assert (run / name).read_bytes() == (Path(whole.output) / name).read_bytes(), name
@@ -199,9 +217,133 @@ def test_minutes_become_steps_once(corpus: Path, tmp_path: Path) -> None:
     assert pretrain(config).steps == first.steps
 
 
+def test_a_budget_is_planned_once_and_stored(corpus: Path, tmp_path: Path) -> None:
+    config = configuration(
+        corpus, tmp_path / "run", max_minutes=0.1, phases=["16:0.6"], keep_checkpoints=50
+    )
+    result = pretrain(config)
+    facts = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert len(facts["plan"]["costs"]["steps"]) == 2
+    assert facts["plan"]["costs"]["evaluation"] > 0
+    assert facts["plan"]["costs"]["restart_point"] > 0
+    assert facts["steps"] == result.steps
+    first = facts["plan"]["next_check"]
+    point = tmp_path / "run" / FOLDER / f"step-{first:08d}" / "state.json"
+    assert "budget" in json.loads(point.read_text())["more"]
+    assert 0.9 * 6 < result.seconds + facts["calibration_seconds"] + 0.5 < 1.3 * 6
+
+
+def test_changed_options_are_taken_when_allowed_and_noted(corpus: Path, tmp_path: Path) -> None:
+    config = configuration(corpus, tmp_path / "run", steps=20)
+    pretrain(config)
+    other = replace(config, steps=40, learning_rate=1e-3, sequence_length=24)
+    with pytest.raises(UserError, match=r"steps was 20, is 40.*, or --allow-changes"):
+        pretrain(other)
+    result = pretrain(replace(other, allow_changes=True))
+    assert (result.resumed_from, result.steps) == (20, 40)
+    notes = [r["text"] for r in read_log(tmp_path / "run") if r["kind"] == "note"]
+    assert len(notes) == 1
+    for text in ("steps was 20, is 40", "learning_rate was 0.003, is 0.001", "sequence_length"):
+        assert text in notes[0]
+    assert len(json.loads((tmp_path / "run" / "run.json").read_text())["changes"]) == 3
+    assert pretrain(other).resumed_from == 40  # it is the run's own configuration now
+    with pytest.raises(UserError, match=r"\(optimizer was adamw, is lamb\); give the same options"):
+        pretrain(replace(other, optimizer="lamb", seed=5, allow_changes=True))
+
+
+def test_a_change_of_phases_continues_where_the_run_was(corpus: Path, tmp_path: Path) -> None:
+    config = configuration(corpus, tmp_path / "run", steps=20)
+    pretrain(config)
+    other = replace(config, phases=["16:0.75"], steps=40, allow_changes=True)
+    result = pretrain(other)
+    tokens = [r["tokens"] for r in read_log(tmp_path / "run") if r["kind"] == "train"]
+    assert result.steps == 40
+    assert tokens[2] - tokens[1] < 10 * 8 * 16 < tokens[3] - tokens[2]
+
+
+@pytest.mark.parametrize("batch_tokens", [None, 200])
+def test_loader_threads_change_nothing(
+    corpus: Path, tmp_path: Path, batch_tokens: int | None
+) -> None:
+    ends = []
+    for workers in (0, 1, 2):
+        run = tmp_path / str(workers)
+        pretrain(
+            configuration(
+                corpus, run, steps=40, workers=workers, phases=["16:0.5"], batch_tokens=batch_tokens
+            )
+        )
+        ends.append((run / "model.safetensors").read_bytes())
+    assert ends[0] == ends[1] == ends[2]
+
+
+def test_batches_by_tokens_see_as_many_in_each_phase(corpus: Path, tmp_path: Path) -> None:
+    config = configuration(corpus, tmp_path / "run", steps=40, phases=["16:0.5"], batch_tokens=256)
+    result = pretrain(config)
+    assert 0 < result.epochs < 40
+    tokens = [r["tokens"] for r in read_log(tmp_path / "run") if r["kind"] == "train"]
+    for before, after in pairwise([0, *tokens]):
+        assert abs((after - before) / 2560 - 1) < 0.15
+
+
+def test_activation_checkpointing_trains_the_same(corpus: Path, tmp_path: Path) -> None:
+    ends = []
+    for on in (False, True):
+        run = tmp_path / str(on)
+        pretrain(configuration(corpus, run, steps=20, model="3x32x2", activation_checkpointing=on))
+        ends.append(load_file(run / "model.safetensors"))
+    for name, value in ends[0].items():
+        torch.testing.assert_close(value, ends[1][name], rtol=1e-5, atol=1e-6)
+
+
+def test_a_dry_run_tells_what_a_run_would_take_and_writes_nothing(
+    corpus: Path, tmp_path: Path
+) -> None:
+    config = configuration(corpus, tmp_path / "run", dry_run=True, phases=["16:0.5"], steps=1000)
+    before = sorted(tmp_path.rglob("*"))
+    result = pretrain(config)
+    assert isinstance(result, DryRun)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert result.steps == 1000
+    assert [phase.steps for phase in result.phases] == [500, 500]
+    assert result.memory["weights"] == 4 * result.parameters == result.memory["gradients"]
+    assert result.memory["optimizer"] >= 8 * result.parameters
+    assert result.disk["restart points"] == 3 * 12 * result.parameters
+    assert result.seconds > 0
+    for word in ("FLOPs", "memory: activations", "memory: logits", "disk: result", "time"):
+        assert word in str(result)
+    assert pretrain(replace(config, max_minutes=0.5)).steps != 1000
+
+
+def test_a_dry_runs_arithmetic_is_that_of_the_model() -> None:
+    sizes = model_config("base", 30522)
+    flops = flops_per_token(sizes, np.full(10, 512.0), 0.15)
+    weights = 12 * 12 * 768**2  # four squares of attention, eight of the feed-forward
+    assert flops == pytest.approx(
+        6 * weights + 12 * 12 * 768 * 512 + 0.15 * 6 * (768**2 + 768 * 30522)
+    )
+
+
+def test_a_dry_run_needs_less_memory_with_activation_checkpointing(
+    corpus: Path, tmp_path: Path
+) -> None:
+    config = configuration(corpus, tmp_path / "run", model="6x32x2", dry_run=True)
+    plain, less = (
+        pretrain(replace(config, activation_checkpointing=on)).memory["activations"]
+        for on in (False, True)
+    )
+    assert less < 0.5 * plain
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"batch_tokens": 8}, "less than one sequence of 32 tokens"),
+        ({"reference_warmup": True, "schedule": "wsd"}, "choose --schedule linear or cosine"),
+        ({"batch_size": 0}, "--batch-size is 0; it must be at least 1"),
+        ({"workers": -1}, "--workers is -1"),
+        ({"warmup": 1.5}, "--warmup is 1.5; give a share"),
+        ({"max_minutes": 0.0}, "--max-minutes is 0"),
         ({"sequence_length": 4}, "too short for a sentence pair"),
         ({"phases": ["16:0.9", "16:0.05"]}, "each must be longer"),
         ({"phases": ["16"]}, "give LENGTH:SHARE"),

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from bertkit.errors import Interrupted, UserError
 from bertkit.training.batch import Batch
-from bertkit.training.checkpoint import FOLDER
+from bertkit.training.checkpoint import BEST, FOLDER, best_loss
 from bertkit.training.config import TrainOptions
 from bertkit.training.log import read_log
-from bertkit.training.loop import LossSums, prefetched, train
+from bertkit.training.loop import LossSums, train
 from tests.training.small import Classify, RandomBatches, small_model
 
 
@@ -118,6 +120,73 @@ def test_an_interrupted_run_continues_bit_for_bit(
     assert told[-1]["tokens"] == read_log(tmp_path / "whole")[-1]["tokens"]
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "adam-paper", "lamb"])
+def test_every_optimizer_continues_bit_for_bit(tmp_path: Path, optimizer: str) -> None:
+    how = options(workers=0, checkpoint_steps=4, optimizer=optimizer)
+    whole = small_model()
+    train(whole, Classify(), RandomBatches(), how, tmp_path / "whole")
+    run = tmp_path / "cut"
+    with pytest.raises(Interrupted):
+        train(small_model(), Classify(), StopAt(13, signal.SIGTERM), how, run)
+    model = small_model(seed=99)
+    assert train(model, Classify(), RandomBatches(), how, run).resumed_from == 14
+    assert same(weights(whole), weights(model))
+    assert not same(weights(whole), weights(small_model()))
+
+
+def test_the_best_point_by_held_out_loss_is_kept(tmp_path: Path) -> None:
+    losses = iter([3.0, 1.0, 2.0, 1.5, 0.9])
+    at: dict[int, dict[str, torch.Tensor]] = {}
+
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        at[len(at)] = weights(model)
+        return {"loss": next(losses)}
+
+    how = options(steps=20, evaluate_steps=5, checkpoint_steps=10, keep_best=True)
+    train(small_model(), Classify(), RandomBatches(), how, tmp_path, evaluate)
+    best = load_file(tmp_path / FOLDER / BEST / "model.safetensors")
+    assert best["classifier.weight"].equal(at[1]["classifier.dense.weight"])
+    assert best_loss(tmp_path) == 1.0
+    kept = sorted(path.name for path in (tmp_path / FOLDER).iterdir())
+    assert kept == [BEST, "step-00000010", "step-00000020"]
+    more = options(steps=25, evaluate_steps=5, checkpoint_steps=10, keep_best=True)
+    train(small_model(), Classify(), RandomBatches(), more, tmp_path, evaluate)
+    assert best_loss(tmp_path) == 0.9
+
+
+def test_space_for_all_restart_points_is_looked_at_before_the_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 0, 10**5))
+    source = RandomBatches()
+    with pytest.raises(UserError, match=r"3 restart points .* needs .* MB .* has 0 MB free; free"):
+        train(small_model(), Classify(), source, options(checkpoint_steps=5), tmp_path)
+    assert not source.asked
+
+
+def test_a_disk_that_fills_during_the_run_stops_it_with_the_last_point_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = iter([10**9, 10**9, 10**5])
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 0, next(free))
+    )
+    how = options(checkpoint_steps=5)
+    with pytest.raises(UserError, match=r"the restart point of step 10 needs .*; free some space"):
+        train(small_model(), Classify(), RandomBatches(), how, tmp_path)
+    monkeypatch.undo()
+    model, whole = small_model(), small_model()
+    assert train(model, Classify(), RandomBatches(), how, tmp_path).resumed_from == 5
+    train(whole, Classify(), RandomBatches(), how, tmp_path / "whole")
+    assert same(weights(model), weights(whole))
+
+
+def test_a_run_beyond_its_end_is_told_so(tmp_path: Path) -> None:
+    train(small_model(), Classify(), RandomBatches(), options(checkpoint_steps=5), tmp_path)
+    with pytest.raises(UserError, match=r"at step 30, which is after its end at 20"):
+        train(small_model(), Classify(), RandomBatches(), options(steps=20), tmp_path)
+
+
 def test_old_restart_points_go(tmp_path: Path) -> None:
     train(
         small_model(),
@@ -145,17 +214,40 @@ def test_a_loss_that_is_not_finite_stops_the_run_before_the_weights_change(tmp_p
     assert same(before, weights(model))
 
 
-class Broken(RandomBatches):
-    def step(self, step: int) -> list[Batch]:
-        if step == 2:
-            raise UserError("the corpus is gone")
-        return super().step(step)
+class DivergeAt(Classify):
+    """The gradient of step `step` is infinite, its loss is not."""
+
+    def __init__(self, step: int) -> None:
+        self.left = 2 * step
+
+    def __call__(self, model: nn.Module, batch: Batch) -> LossSums:
+        sums = super().__call__(model, batch)
+        self.left -= 1
+        if self.left < 0:
+            loss = sums.losses["label"]
+            sums.losses["label"] = (loss - loss.detach()).abs().sqrt() + loss.detach()
+        return sums
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_an_error_in_the_source_reaches_the_training(workers: int) -> None:
-    with pytest.raises(UserError, match="the corpus is gone"):
-        list(prefetched(Broken(), 0, 5, workers))
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_batch_that_ended_a_run_is_written_and_the_restart_points_stay(
+    tmp_path: Path, workers: int
+) -> None:
+    how = options(checkpoint_steps=4, workers=workers)
+    with pytest.raises(
+        UserError,
+        match=r"gradient is no longer finite at step 11; its batch is in (.*step-00000011"
+        r".safetensors); of the restart points that of step 8 is written before it",
+    ):
+        train(small_model(), DivergeAt(10), RandomBatches(), how, tmp_path)
+    tensors = load_file(tmp_path / "not-finite-step-00000011.safetensors")
+    for number, batch in enumerate(RandomBatches().step(10)):
+        assert tensors[f"{number}/token_ids"].equal(batch.inputs.token_ids)
+        assert tensors[f"{number}/labels"].equal(batch.targets["labels"])
+    model, whole = small_model(), small_model()
+    assert train(model, Classify(), RandomBatches(), how, tmp_path).resumed_from == 8
+    train(whole, Classify(), RandomBatches(), how, tmp_path / "whole")
+    assert same(weights(model), weights(whole))
 
 
 def test_weights_move_under_every_parameter(tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
-"""AdamW's groups: no weight decay on LayerNorm and biases."""
+"""The optimizers against plain restatements; no weight decay on LayerNorm and biases."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 import torch
+from torch import Tensor
 
 from bertkit.model.bert import PretrainingModel
 from bertkit.model.config import model_config
@@ -46,3 +50,72 @@ def test_moments_survive_a_round_trip() -> None:
     restore_moments(model, again, saved)
     for name, value in moments(model, again).items():
         assert value.equal(saved[name]), name
+
+
+def adamw(p: Tensor, m: Tensor, v: Tensor, t: int, rate: float, decay: float) -> Tensor:
+    """Loshchilov and Hutter, algorithm 2, with bias correction."""
+    p = p * (1 - rate * decay)
+    return p - rate * (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)).sqrt() + 1e-6)
+
+
+def paper(p: Tensor, m: Tensor, v: Tensor, t: int, rate: float, decay: float) -> Tensor:
+    """`AdamWeightDecayOptimizer.apply_gradients` of the reference release."""
+    update = m / (v.sqrt() + 1e-6)
+    return p - rate * (update + decay * p)
+
+
+def lamb(p: Tensor, m: Tensor, v: Tensor, t: int, rate: float, decay: float) -> Tensor:
+    """You et al. 2019, algorithm 2; no scaling where there is no decay."""
+    r = (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)).sqrt() + 1e-6)
+    if decay == 0:
+        return p - rate * r
+    r = r + decay * p
+    return p - rate * p.norm() / r.norm() * r
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"), [("adamw", adamw), ("adam-paper", paper), ("lamb", lamb)]
+)
+def test_an_optimizer_does_what_its_plain_form_says(
+    name: str, plain: Callable[..., Tensor]
+) -> None:
+    torch.manual_seed(0)
+    model = small_model()
+    options = TrainOptions(steps=1, learning_rate=1e-3, optimizer=name)  # type: ignore[arg-type]
+    optimizer = make_optimizer(model, options)
+    weights = {n: p.detach().double() for n, p in model.named_parameters()}
+    first = {n: torch.zeros_like(p) for n, p in weights.items()}
+    second = {n: torch.zeros_like(p) for n, p in weights.items()}
+    for step in range(1, 6):
+        rate = 1e-3 * step
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        for n, p in model.named_parameters():
+            p.grad = torch.randn_like(p)
+            first[n] = 0.9 * first[n] + 0.1 * p.grad.double()
+            second[n] = 0.999 * second[n] + 0.001 * p.grad.double() ** 2
+            decay = 0.01 if p.ndim >= 2 else 0.0
+            weights[n] = plain(weights[n], first[n], second[n], step, rate, decay)
+        optimizer.step()
+    for n, p in model.named_parameters():
+        torch.testing.assert_close(p.detach().double(), weights[n], rtol=1e-4, atol=1e-6)
+
+
+def test_the_papers_first_update_is_as_large_as_the_missing_correction_makes_it() -> None:
+    """0.1 g / (sqrt(0.001) |g|): over three times the rate, where Adam would move by the rate."""
+    parameter = torch.nn.Linear(1, 1)
+    with torch.no_grad():
+        parameter.weight.zero_()
+    parameter.weight.grad = torch.full((1, 1), 5.0)
+    make_optimizer(parameter, TrainOptions(1, 0.01, optimizer="adam-paper")).step()
+    assert float(parameter.weight.detach()) == pytest.approx(-0.01 * 0.1 / 0.001**0.5, rel=1e-4)
+
+
+def test_lamb_moves_a_matrix_by_the_rates_share_of_its_length() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Linear(30, 20)
+    before = model.weight.detach().clone()
+    model.weight.grad = torch.randn_like(model.weight)
+    make_optimizer(model, TrainOptions(1, 0.01, optimizer="lamb")).step()
+    moved = float((model.weight.detach() - before).norm() / before.norm())
+    assert moved == pytest.approx(0.01, rel=1e-4)

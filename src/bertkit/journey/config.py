@@ -25,6 +25,9 @@ class InspectConfig:
         "0 in the order of the run that is looked at, or of a run with default options on the "
         "corpus (default: none)",
     )
+    epoch: int | None = option(
+        None, help="count --example within this epoch's order (default: from the run's start)"
+    )
     sequence_length: int | None = option(
         None,
         help="tokens of --example, special tokens included, which choose the phase of a run "

@@ -177,7 +177,7 @@ def _example(
     tokens stands in braces behind what the model sees."""
     from bertkit.pretraining.phases import read_phases
     from bertkit.pretraining.plan import ONE_TEXT
-    from bertkit.pretraining.run import source_of
+    from bertkit.pretraining.sources import training_source
 
     number, length = config.example or 0, config.sequence_length or options.sequence_length
     if number < 0:
@@ -190,13 +190,21 @@ def _example(
             f"{config.path} has no phase with sequences of {length} tokens; give "
             f"--sequence-length {' or '.join(map(str, lengths))}"
         )
-    source = source_of(options, split, tokenizer, length)
-    examples = source.examples(number, 1)[0]
-    epoch, row = source.locate(number)
+    source = training_source(options, split, tokenizer, length)
+    if config.epoch is None:
+        epoch, place = source.locate(number)
+    else:
+        epoch, place = config.epoch, number
+    if epoch < 0 or place >= len(source.plan(epoch)):
+        raise UserError(
+            f"epochs count from 0, and epoch {max(0, epoch)} has the examples 0 to "
+            f"{len(source.plan(max(0, epoch))) - 1:,}, not --epoch {epoch} --example {number}"
+        )
+    examples = source.build(epoch, source.ordered(epoch, place, 1))
     tokens = [tokenizer.vocabulary[token] for token in examples.token_ids.tolist()]
     masked = {
-        place: tokenizer.vocabulary[examples.original_ids[place]]
-        for place in examples.masked.tolist()
+        index: tokenizer.vocabulary[examples.original_ids[index]]
+        for index in examples.masked.tolist()
     }
     pairs, unlike = source.options.pairs, bool(examples.next_sentence[0])
     facts = {
@@ -206,10 +214,10 @@ def _example(
         "random_next": unlike and pairs != "sop",
         "swapped": unlike and pairs == "sop",
         "epoch": epoch,
-        "place": row,
+        "place": place,
     }
     predicted = f"{len(masked)} to predict" + ("" if examples.ahead else " ({...})")
-    head = f"example {number} of {split.name}: {len(tokens)} tokens, {predicted}"
+    head = f"example {place} of {split.name} in epoch {epoch}: {len(tokens)} tokens, {predicted}"
     if pairs not in ONE_TEXT:
         other = "what comes before it" if pairs == "sop" else "a random text"
         head += f"; the second text is {other if unlike else 'what follows'}"

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from bertkit.corpus.config import PrepareConfig
 from bertkit.corpus.prepare import prepare
@@ -145,7 +145,7 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
     pretrained = stage(
         "pre-training",
         "masked LM and next sentence; the loss starts near the logarithm of the vocabulary's size",
-        lambda: pretrain(_pretrain_config(config, recipe, out)),
+        lambda: cast(PretrainResult, pretrain(_pretrain_config(config, recipe, out))),
     )
     comparisons: list[Comparison] = []
     models: dict[str, Path] = {}

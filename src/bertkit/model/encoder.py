@@ -19,6 +19,7 @@ import math
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from bertkit.errors import UserError
 from bertkit.model.attention import BACKENDS, Backend, Layout, attend
@@ -137,6 +138,7 @@ class Encoder(nn.Module):
         if pooler:
             self.pooler = Linear(config.hidden_size, config.hidden_size, config.initializer_range)
         self.compute_dtype = torch.float32
+        self.activation_checkpointing = False
 
     def forward(self, batch: FlatBatch, rows: Tensor | None = None) -> Tensor:
         """The last layer's hidden states.
@@ -155,7 +157,11 @@ class Encoder(nn.Module):
         hidden, layout = self._start(batch)
         last = len(self.blocks) - 1
         for number, block in enumerate(self.blocks):
-            hidden = block(hidden, layout, rows if number == last else None)
+            block_rows = rows if number == last else None
+            if self.activation_checkpointing and torch.is_grad_enabled():
+                hidden = checkpoint(block, hidden, layout, block_rows, use_reentrant=False)
+            else:
+                hidden = block(hidden, layout, block_rows)
         return hidden[:wanted]
 
     def hidden_states(self, batch: FlatBatch) -> list[Tensor]:
@@ -204,3 +210,13 @@ def set_compute_dtype(model: nn.Module, dtype: torch.dtype) -> None:
     for module in model.modules():
         if isinstance(module, (Linear, Encoder)):
             module.compute_dtype = dtype
+
+
+def set_activation_checkpointing(model: nn.Module, on: bool) -> None:
+    """Whether a block keeps only its input for the backward pass and computes the rest again.
+
+    The same numbers, dropout masks included, for less memory and a third more work.
+    """
+    for module in model.modules():
+        if isinstance(module, Encoder):
+            module.activation_checkpointing = on

@@ -12,8 +12,11 @@ left-to-right language model nothing is masked, and each token but [CLS] is to b
 
 from __future__ import annotations
 
+import functools
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -32,6 +35,8 @@ from bertkit.pretraining.plan import ONE_TEXT, PlanOptions, make_plan
 from bertkit.pretraining.words import word_starts
 from bertkit.training.batch import Batch
 from bertkit.training.loop import BatchSource
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -183,6 +188,17 @@ def to_batch(examples: Examples) -> Batch:
     )
 
 
+def one_at_a_time(method: Callable[..., T]) -> Callable[..., T]:
+    """Lets one loader thread at a time into a method that keeps what it works out."""
+
+    @functools.wraps(method)
+    def locked(self: PretrainingSource, *arguments: Any) -> T:
+        with self.lock:
+            return method(self, *arguments)
+
+    return locked
+
+
 class PretrainingSource(BatchSource):
     """The micro-batches of a pre-training run, epoch after epoch, each in a permuted order."""
 
@@ -197,9 +213,11 @@ class PretrainingSource(BatchSource):
     ) -> None:
         self.split, self.options, self.masks, self.special = split, options, masks, special
         self.batch_size, self.micro_batch_size = batch_size, micro_batch_size
+        self.lock = threading.RLock()
         self._epoch_sizes: list[int] = []
         self._plans: dict[int, np.ndarray] = {}
 
+    @one_at_a_time
     def plan(self, epoch: int) -> np.ndarray:
         """The rows of an epoch; the last two plans are kept."""
         epoch = self.options.content_epoch(epoch)
@@ -215,6 +233,7 @@ class PretrainingSource(BatchSource):
             )
         return self._plans[epoch]
 
+    @one_at_a_time
     def locate(self, number: int) -> tuple[int, int]:
         """The epoch, and the place in its order, of the run's example `number` (from 0)."""
         epoch = 0
@@ -231,20 +250,24 @@ class PretrainingSource(BatchSource):
         parts = []
         while count:
             epoch, place = self.locate(number)
-            plan = self.plan(epoch)
-            here = min(count, len(plan) - place)
-            order = draws.permute(
-                draws.key("order", self.options.seed, self.options.sequence_length, epoch),
-                np.arange(place, place + here),
-                len(plan),
-            )
-            parts.append(
-                build_examples(
-                    self.split, plan, order, self.options, self.masks, self.special, epoch
-                )
-            )
+            here = min(count, len(self.plan(epoch)) - place)
+            parts.append(self.build(epoch, self.ordered(epoch, place, here)))
             number, count = number + here, count - here
         return parts
+
+    def ordered(self, epoch: int, place: int, count: int) -> np.ndarray:
+        """Rows of an epoch's plan at the places `place` to `place + count` of its order."""
+        return draws.permute(
+            draws.key("order", self.options.seed, self.options.sequence_length, epoch),
+            np.arange(place, place + count),
+            len(self.plan(epoch)),
+        )
+
+    def build(self, epoch: int, rows: np.ndarray) -> Examples:
+        """The examples of the rows of an epoch's plan."""
+        return build_examples(
+            self.split, self.plan(epoch), rows, self.options, self.masks, self.special, epoch
+        )
 
     def step(self, step: int) -> list[Batch]:
         batches = []

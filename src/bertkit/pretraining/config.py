@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from bertkit.config import option
+from bertkit.config import option, presets
 from bertkit.model.config import PositionInit
-from bertkit.training.config import Precision
+from bertkit.training.config import OptimizerName, Precision, Schedule
+
+_PAPER: dict[str, Any] = {
+    "sequence_length": 512,
+    "phases": ["128:0.9"],
+    "batch_size": 256,
+    "steps": 1_000_000,
+    "learning_rate": 1e-4,
+    "warmup": 0.01,
+    "schedule": "linear",
+    "reference_warmup": True,
+    "optimizer": "adam-paper",
+    "weight_decay": 0.01,
+    "beta2": 0.999,
+    "dropout": 0.1,
+}
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper-base": {"model": "base", **_PAPER},
+    "paper-large": {"model": "large", **_PAPER},
+}
+"""The paper's two runs (appendix A.2), with the optimizer and the warm-up of the reference."""
 
 ObjectiveName = Literal["mlm+nsp", "mlm", "mlm+sop", "ltr"]
 Pairs = Literal["nsp", "nsp-sentence", "sop", "full-sentences", "doc-sentences"]
@@ -15,12 +35,18 @@ Masking = Literal["dynamic", "static"]
 MaskUnits = Literal["token", "word", "span"]
 
 
+@presets(PRESETS)
 @dataclass
 class PretrainConfig:
     """Pre-train a BERT on a prepared corpus: masked LM and next sentence, or a variant."""
 
     corpus: str = option(help="the corpus that 'bertkit prepare' wrote", positional=True)
     output: str = option(help="folder of the run; the same command continues it", short="o")
+    preset: Literal["paper-base", "paper-large"] | None = option(
+        None,
+        help="the paper's runs as defaults: sizes, 1M steps of 256 sequences, 128 then 512 tokens "
+        "(default: none)",
+    )
     model: str = option(
         "base",
         help="tiny, mini, small, medium, base, large, or LAYERSxHIDDENxHEADS as 2x256x4",
@@ -33,15 +59,33 @@ class PretrainConfig:
     micro_batch_size: int = option(
         32, help="sequences in one forward pass; a step is made of several"
     )
+    batch_tokens: int | None = option(
+        None,
+        help="instead of --batch-size: tokens in a step, in micro-batches of like lengths that "
+        "hold as many as --micro-batch-size full sequences",
+    )
     steps: int = option(1_000_000, help="updates of the weights")
     max_minutes: float | None = option(
         None,
-        help="instead of --steps: as many steps as fit these minutes, measured once at the start",
+        help="instead of --steps: as many steps as fit these minutes, measured at the start and "
+        "set right at restart points",
     )
     learning_rate: float = option(1e-4, help="the peak, at the end of the warm-up")
     warmup: float = option(0.01, help="share of the steps in which the learning rate rises")
+    schedule: Schedule = option(
+        "linear",
+        help="after the warm-up: linear or cosine fall, constant, or wsd: constant, then a fall",
+    )
+    decay: float = option(0.1, help="share of the steps, the last ones, in which wsd falls")
+    reference_warmup: bool = option(
+        False,
+        help="warm up as the reference release, whose rate starts at 0 and jumps down at the end",
+    )
+    optimizer: OptimizerName = option(
+        "adamw", help="adamw, adam-paper (no bias correction, as the reference release), or lamb"
+    )
     weight_decay: float = option(0.01, help="not on LayerNorm and biases")
-    beta2: float = option(0.999, help="AdamW's second moment decay")
+    beta2: float = option(0.999, help="the optimizer's second moment decay")
     dropout: float = option(0.1, help="at every site of the paper, attention included")
     objective: ObjectiveName = option(
         "mlm+nsp",
@@ -97,7 +141,21 @@ class PretrainConfig:
     evaluate_examples: int = option(1024, help="held-out pairs to evaluate on")
     checkpoint_steps: int = option(1000, help="steps between restart points")
     keep_checkpoints: int = option(2, help="restart points that stay on disk")
+    keep_best: bool = option(
+        False, help="also keep the restart point with the lowest held-out loss, checkpoints/best"
+    )
+    activation_checkpointing: bool = option(
+        False, help="less memory, a third more work: compute activations again going backwards"
+    )
     log_steps: int = option(10, help="steps between lines of the log")
-    workers: int = option(1, help="1 builds batches in the background, 0 between the steps")
+    workers: int = option(
+        1, help="threads that build batches in the background; 0: between the steps"
+    )
     seed: int = option(0, help="of pairs, masks, dropout and initial weights")
+    allow_changes: bool = option(
+        False, help="continue a run with other options than it was started with"
+    )
+    dry_run: bool = option(
+        False, help="print steps, FLOPs, memory, disk and projected time; write nothing"
+    )
     quiet: bool = option(False, help="print no progress")

@@ -63,11 +63,23 @@ def phase_steps(phases: Sequence[Phase], steps: int) -> list[int]:
 
 
 class PhasedSource(BatchSource):
-    """One source after another."""
+    """One source after another.
 
-    def __init__(self, sources: Sequence[BatchSource], steps: Sequence[int]) -> None:
+    Args:
+        sources: one for each phase.
+        steps: how many each of them has.
+        identity: of all that the batches depend on; the state of another one is not taken back.
+    """
+
+    def __init__(
+        self, sources: Sequence[BatchSource], steps: Sequence[int], identity: str = ""
+    ) -> None:
         self.sources = list(sources)
-        self._ends = list(accumulate(steps))
+        self.identity = identity
+        self.set_ends(list(accumulate(steps)))
+
+    def set_ends(self, ends: Sequence[int]) -> None:
+        self._ends = list(ends)
         self._begins = [0, *self._ends[:-1]]
 
     def step(self, step: int) -> list[Batch]:
@@ -75,8 +87,10 @@ class PhasedSource(BatchSource):
         return self.sources[number].step(step - self._begins[number])
 
     def state(self) -> dict[str, Any]:
-        return {"phases": [source.state() for source in self.sources]}
+        return {"of": self.identity, "phases": [source.state() for source in self.sources]}
 
     def restore(self, state: dict[str, Any]) -> None:
+        if state.get("of") != self.identity:
+            return  # the options were changed; what the state would spare is worked out again
         for source, saved in zip(self.sources, state["phases"], strict=True):
             source.restore(saved)

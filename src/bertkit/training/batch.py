@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
+from bertkit.files import writing
 from bertkit.model.batch import FlatBatch
 
 
@@ -22,3 +26,23 @@ class Batch:
             inputs=self.inputs.to(device),
             targets={name: tensor.to(device) for name, tensor in self.targets.items()},
         )
+
+
+def save_batches(batches: Sequence[Batch], path: Path) -> None:
+    """Writes micro-batches for inspection: tensors named `0/token_ids`, `0/bounds`, ...
+
+    Raises UserError when the disk is full.
+    """
+    tensors: dict[str, Tensor] = {}
+    for number, batch in enumerate(batches):
+        inputs = batch.inputs
+        of_batch = {
+            "token_ids": inputs.token_ids,
+            "segment_ids": inputs.segment_ids,
+            "positions": inputs.positions,
+            "bounds": inputs.bounds,
+            **batch.targets,
+        }
+        tensors |= {f"{number}/{name}": value.clone() for name, value in of_batch.items()}
+    with writing(path) as partial:
+        save_file(tensors, partial)

@@ -2,8 +2,10 @@
 
     run/checkpoints/step-00000100/
         config.json, model.safetensors, ...   a Hugging Face directory, usable as it is
-        optimizer.safetensors                 AdamW's moments and step counts
-        state.json                            step, batch source's state, environment, checksums
+        optimizer.safetensors                 the optimizer's moments and step counts
+        state.json                            step, batch source's state, environment, checksums,
+                                              the plan of a run with a budget
+    run/checkpoints/best/                     the one with the lowest held-out loss, where asked for
 
 A point is written beside its place and renamed into it, so a kill at any moment leaves either
 the whole new point or none. Random generators need no state: see `seeds.py`.
@@ -24,12 +26,13 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from bertkit.errors import UserError
-from bertkit.files import sha256, writing
+from bertkit.files import disk_errors, sha256, writing
 from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
 from bertkit.progress import say
 from bertkit.training.optimizer import moments, restore_moments
 
 FOLDER = "checkpoints"
+BEST = "best"
 _STATE = "state.json"
 _OPTIMIZER = "optimizer.safetensors"
 _NAME = re.compile(r"step-(\d{8})")
@@ -37,12 +40,17 @@ _NAME = re.compile(r"step-(\d{8})")
 
 @dataclass
 class RestartPoint:
-    """A restart point found on disk, with its checksums verified."""
+    """A restart point found on disk, with its checksums verified.
+
+    Attributes:
+        more: what the loop added: the plan of a run with a budget, the held-out loss of the best.
+    """
 
     path: Path
     step: int
     source: dict[str, Any]
     environment: dict[str, Any]
+    more: dict[str, Any]
 
 
 def environment() -> dict[str, Any]:
@@ -62,13 +70,17 @@ def save_restart_point(
     source: dict[str, Any],
     keep: int,
     companions: Callable[[Path], None] | None = None,
+    more: dict[str, Any] | None = None,
+    name: str | None = None,
 ) -> Path:
     """Writes the restart point of `step` finished steps; leaves the newest `keep` on disk.
 
-    `companions` writes what should lie beside the weights, the tokenizer for example. Raises
-    UserError when the disk is full; the older points stay.
+    `companions` writes what should lie beside the weights, the tokenizer for example; `more` goes
+    into its state; `name` is its folder's, instead of the step. Raises UserError when the disk is
+    full or too small for it, which is looked at first; the older points stay.
     """
-    folder = run / FOLDER / f"step-{step:08d}"
+    folder = run / FOLDER / (name or f"step-{step:08d}")
+    check_space(run, point_bytes(model, optimizer), f"the restart point of step {step}")
     with writing(folder) as partial:
         partial.mkdir()
         save_checkpoint(model, partial)
@@ -79,6 +91,7 @@ def save_restart_point(
             "step": step,
             "source": source,
             "environment": environment(),
+            "more": more or {},
             "sha256": {
                 path.name: sha256(path) for path in sorted(partial.iterdir()) if path.is_file()
             },
@@ -87,6 +100,52 @@ def save_restart_point(
     for old in _folders(run)[keep:]:
         shutil.rmtree(old, ignore_errors=True)
     return folder
+
+
+def point_bytes(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> int:
+    """Bytes of a restart point: the weights and the optimizer's state, two moments at first."""
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    if optimizer is None or not optimizer.state:
+        return 3 * weights
+    tensors = (value for state in optimizer.state.values() for value in state.values())
+    return weights + sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def check_space(folder: Path, needed: int, what: str) -> None:
+    """Raises UserError where the disk under `folder` has less room than `needed` bytes."""
+    place = folder.absolute()
+    while not place.exists():
+        place = place.parent
+    with disk_errors(folder):
+        free = shutil.disk_usage(place).free
+    if free < needed:
+        raise UserError(
+            f"{what} needs {_size(needed)} and the disk of {folder} has {_size(free)} free; "
+            "free some space, or lower --keep-checkpoints"
+        )
+
+
+def check_space_for_run(run: Path, model: nn.Module, keep: int, best: bool) -> None:
+    """Raises UserError where the restart points of a whole run and its result do not fit.
+
+    Beside those that stay there must be room for the one that is being written.
+    """
+    points = max(1, keep + 1 + best - len(_folders(run)) - (run / FOLDER / BEST).is_dir())
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    what = f"this run, with {points} restart point{'s' if points > 1 else ''} to come,"
+    check_space(run, points * point_bytes(model) + weights, what)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+def best_loss(run: Path) -> float | None:
+    """The held-out loss of the best restart point on disk; None without a whole one."""
+    if not (run / FOLDER / BEST).is_dir():
+        return None
+    point, _ = _read(run / FOLDER / BEST)
+    return None if point is None else point.more.get("loss")
 
 
 def newest_restart_point(run: Path) -> RestartPoint | None:
@@ -136,7 +195,9 @@ def _read(folder: Path) -> tuple[RestartPoint | None, str]:
         for name, checksum in state["sha256"].items():
             if sha256(folder / name) != checksum:
                 return None, f"{name} has another checksum"
-        point = RestartPoint(folder, state["step"], state["source"], state["environment"])
+        point = RestartPoint(
+            folder, state["step"], state["source"], state["environment"], state.get("more", {})
+        )
     except (OSError, ValueError, KeyError) as error:
         return None, str(error)
     return point, ""

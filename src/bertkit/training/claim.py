@@ -10,7 +10,14 @@ from bertkit import config as configurations
 from bertkit.errors import UserError
 
 
-def claim(run: Path, config: Any, name: str, may_change: Set[str]) -> None:
+def claim(
+    run: Path,
+    config: Any,
+    name: str,
+    may_change: Set[str],
+    allow_changes: bool = False,
+    must_stay: Set[str] = frozenset(),
+) -> list[str]:
     """Writes the configuration into a new run as `name`; refuses a folder of something else.
 
     Args:
@@ -18,6 +25,11 @@ def claim(run: Path, config: Any, name: str, may_change: Set[str]) -> None:
         config: the stage's configuration.
         name: its file in the run, such as "finetune.yaml".
         may_change: options that may differ when the run continues.
+        allow_changes: take the others too, and write the new configuration down.
+        must_stay: options that no run survives a change of, allowed or not.
+
+    Returns:
+        The changes that were allowed, in words: "steps was 100, is 200".
 
     Raises:
         UserError: the folder is not empty and holds no such run, or one with other options.
@@ -27,15 +39,21 @@ def claim(run: Path, config: Any, name: str, may_change: Set[str]) -> None:
         if run.is_dir() and any(run.iterdir()):
             raise UserError(f"{run} is not empty and holds no {name}; give another --output")
         configurations.save(config, saved)
-        return
+        return []
     before = configurations.to_dict(configurations.load(type(config), saved))
-    changes = [
-        f"{option} was {before[option]}, is {value}"
+    changes = {
+        option: f"{option} was {before[option]}, is {value}"
         for option, value in configurations.to_dict(config).items()
         if before[option] != value and option not in may_change
-    ]
-    if changes:
+    }
+    fatal = [text for option, text in changes.items() if option in must_stay]
+    if changes and (fatal or not allow_changes):
+        hint = ", or --allow-changes" if must_stay and not fatal else ""
+        told = fatal if allow_changes else list(changes.values())
         raise UserError(
-            f"{run} holds a run with other options ({'; '.join(changes)}); "
-            "give the same options to continue it, or another --output"
+            f"{run} holds a run with other options ({'; '.join(told)}); "
+            f"give the same options to continue it, or another --output{hint}"
         )
+    if changes:
+        configurations.save(config, saved)
+    return list(changes.values())

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Precision = Literal["auto", "fp32", "bf16"]
-Schedule = Literal["linear", "constant"]
+Schedule = Literal["linear", "cosine", "constant", "wsd"]
+OptimizerName = Literal["adamw", "adam-paper", "lamb"]
 
 
 @dataclass
@@ -17,21 +18,30 @@ class TrainOptions:
         steps: updates of the weights.
         learning_rate: the peak, reached at the end of the warm-up.
         warmup_steps: steps of linear rise from near zero.
-        schedule: "linear" falls to near zero at the last step.
+        schedule: how the rate goes on after the warm-up; see `schedule.py`.
+        decay: the share of the steps, the last ones, in which "wsd" falls.
+        reference_warmup: the reference's warm-up, with its jump at the end; see `schedule.py`.
+        optimizer: see `optimizer.py`.
         clip_norm: the gradient's global L2 norm is scaled down to this; 0 leaves it alone.
         log_steps: steps from one line of the log to the next.
         evaluate_steps: steps from one evaluation to the next; 0 evaluates at the end only.
         checkpoint_steps: steps from one restart point to the next; 0 writes one only when the
             run is interrupted.
         keep_checkpoints: restart points that stay on disk.
-        workers: 1 or more builds batches in the background, 0 between the steps; the batches
-            are the same.
+        keep_best: also keep the restart point with the lowest held-out loss.
+        activation_checkpointing: remember each layer's input only and compute the rest again in
+            the backward pass: less memory, a third more work, the same numbers.
+        workers: threads that build batches in the background, 0 builds them between the steps;
+            the batches are the same.
     """
 
     steps: int
     learning_rate: float
     warmup_steps: int = 0
     schedule: Schedule = "linear"
+    decay: float = 0.1
+    reference_warmup: bool = False
+    optimizer: OptimizerName = "adamw"
     weight_decay: float = 0.01
     beta1: float = 0.9
     beta2: float = 0.999
@@ -43,5 +53,7 @@ class TrainOptions:
     evaluate_steps: int = 0
     checkpoint_steps: int = 0
     keep_checkpoints: int = 2
+    keep_best: bool = False
+    activation_checkpointing: bool = False
     workers: int = 1
     quiet: bool = False

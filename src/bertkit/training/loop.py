@@ -8,14 +8,11 @@ newest one when the run is started again.
 
 from __future__ import annotations
 
-import queue
-import threading
-import time
+import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,16 +20,26 @@ import torch
 from torch import Tensor, nn
 
 from bertkit.errors import Interrupted, UserError
-from bertkit.model.encoder import set_compute_dtype
+from bertkit.model.encoder import set_activation_checkpointing, set_compute_dtype
 from bertkit.progress import Progress, say
 from bertkit.training.allocator import keep_memory, release_memory
-from bertkit.training.batch import Batch
-from bertkit.training.checkpoint import newest_restart_point, restore, save_restart_point
+from bertkit.training.batch import Batch, save_batches
+from bertkit.training.budget import Pace, Plan
+from bertkit.training.checkpoint import (
+    BEST,
+    best_loss,
+    check_space_for_run,
+    newest_restart_point,
+    restore,
+    save_restart_point,
+)
 from bertkit.training.config import TrainOptions
 from bertkit.training.interrupt import InterruptGuard
 from bertkit.training.log import RunLog
+from bertkit.training.meter import Meter
 from bertkit.training.optimizer import make_optimizer
 from bertkit.training.precision import compute_dtype
+from bertkit.training.prefetch import prefetched
 from bertkit.training.schedule import learning_rate
 from bertkit.training.seeds import seed_micro_batch
 
@@ -61,7 +68,10 @@ class Objective(Protocol):
 
 
 class BatchSource(ABC):
-    """Where micro-batches come from. `step` must be a pure function of its argument."""
+    """Where micro-batches come from.
+
+    `step` must be a pure function of its argument that several threads may call at once.
+    """
 
     @abstractmethod
     def step(self, step: int) -> list[Batch]:
@@ -73,6 +83,9 @@ class BatchSource(ABC):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes back what `state` returned."""
+
+    def set_ends(self, ends: Sequence[int]) -> None:
+        """Takes the steps at which the phases of a run with a budget end; they may change."""
 
 
 Evaluate = Callable[[nn.Module], dict[str, float]]
@@ -86,12 +99,18 @@ class TrainResult:
         seconds: of training, over all parts of an interrupted run.
         resumed_from: the step that this part of the run continued from, 0 for a fresh start.
         dev: the last evaluation.
+        plan: the last plan of a run with a budget.
     """
 
     steps: int
     seconds: float
     resumed_from: int
     dev: dict[str, float]
+    plan: Plan | None = None
+
+
+class NotFiniteError(UserError):
+    """The loss or the gradient of a step is not finite; the weights are those before the step."""
 
 
 def train(
@@ -103,6 +122,8 @@ def train(
     evaluate: Evaluate | None = None,
     companions: Callable[[Path], None] | None = None,
     label: str = "train",
+    pace: Pace | None = None,
+    notes: Sequence[str] = (),
 ) -> TrainResult:
     """Trains `model` in place, from the newest restart point in `run` if there is one.
 
@@ -111,6 +132,8 @@ def train(
             numbers go to the log under the kind "dev".
         companions: writes into a restart point what should lie beside the weights.
         label: the name on the progress bar.
+        pace: keeps to a budget of time; its plan goes before the steps of `options`.
+        notes: go to the log where this part of the run begins.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM, once a restart point is written.
@@ -118,6 +141,7 @@ def train(
     """
     keep_memory()
     set_compute_dtype(model, compute_dtype(options.precision, next(model.parameters()).device))
+    set_activation_checkpointing(model, options.activation_checkpointing)
     optimizer = make_optimizer(model, options)
     point = newest_restart_point(run)
     first = 0
@@ -125,14 +149,39 @@ def train(
         restore(point, model, optimizer)
         source.restore(point.source)
         first = point.step
+    if pace is not None:
+        pace.start(first, point.more.get("budget") if point is not None else None)
+        options = _planned(options, source, pace.plan)
+    if first > options.steps:
+        raise UserError(
+            f"the run in {run} is at step {first}, which is after its end at {options.steps}; "
+            "give more steps, or another --output"
+        )
+    if first:
         say(f"continuing from step {first} of {options.steps}", options.quiet)
+    if options.checkpoint_steps:
+        check_space_for_run(run, model, options.keep_checkpoints, options.keep_best)
     log = RunLog(run, first)
+    for note in notes:
+        log.write("note", first, text=note)
     meter = Meter(log.newest("seconds"), int(log.newest("tokens")))
+    best = best_loss(run) if options.keep_best else None
     dev: dict[str, float] = {}
 
-    def save(step: int) -> None:
+    def save(step: int, name: str | None = None) -> None:
+        more: dict[str, Any] = {"loss": dev["loss"]} if name == BEST else {}
+        if pace is not None:
+            more["budget"] = pace.state()
         save_restart_point(
-            run, step, model, optimizer, source.state(), options.keep_checkpoints, companions
+            run,
+            step,
+            model,
+            optimizer,
+            source.state(),
+            options.keep_checkpoints,
+            companions,
+            more,
+            name,
         )
 
     def evaluate_now(step: int) -> dict[str, float]:
@@ -146,13 +195,21 @@ def train(
         return values
 
     model.train()
+    done = first
+    stream = prefetched(source.step, done, options.steps, options.workers)
     try:
         with (
             InterruptGuard() as guard,
             Progress(label, options.steps, "steps", options.quiet, done=first) as progress,
         ):
-            for step, batches in prefetched(source, first, options.steps, options.workers):
-                values = update(model, objective, batches, optimizer, step, options)
+            if pace is not None:
+                pace.saved()  # what came before belongs to no step
+            while done < options.steps:
+                step, batches = next(stream)
+                try:
+                    values = update(model, objective, batches, optimizer, step, options)
+                except NotFiniteError as error:
+                    raise _stopped(error, run, step, batches) from error
                 meter.add(values, sum(batch.inputs.tokens for batch in batches))
                 done = step + 1
                 last = done == options.steps
@@ -160,6 +217,9 @@ def train(
                 saving = stopping or bool(
                     options.checkpoint_steps and (done % options.checkpoint_steps == 0 or last)
                 )
+                if pace is not None:
+                    pace.stepped(step)
+                    saving = saving or pace.due(done)
                 # A restart point closes a window of the log, so that none is lost or told twice.
                 if done % options.log_steps == 0 or last or saving:
                     log.write("train", done, **meter.window())
@@ -168,8 +228,27 @@ def train(
                     last or (options.evaluate_steps and done % options.evaluate_steps == 0)
                 ):
                     dev = evaluate_now(done)
+                    if pace is not None:
+                        pace.evaluated()
+                    if options.keep_best and dev["loss"] < (math.inf if best is None else best):
+                        best = dev["loss"]
+                        save(done, BEST)
+                if pace is not None and saving and not (stopping or last) and pace.look(done):
+                    stream.close()
+                    before, options = options.steps, _planned(options, source, pace.plan)
+                    text = (
+                        f"{options.steps} steps instead of {before} fit the minutes, at "
+                        + " and ".join(f"{each:.3g}" for each in pace.plan.costs.steps)
+                        + " s a step"
+                    )
+                    log.write("note", done, text=text)
+                    say(f"after step {done}: {text}", options.quiet)
+                    progress.resize(options.steps)
+                    stream = prefetched(source.step, done, options.steps, options.workers)
                 if saving:
                     save(done)
+                if pace is not None:
+                    pace.saved()
                 if stopping:
                     assert guard.received is not None
                     raise Interrupted(
@@ -180,10 +259,18 @@ def train(
             if evaluate is not None and first == options.steps:
                 dev = evaluate_now(first)
     finally:
+        stream.close()
         log.close()
         optimizer.state.clear()
         release_memory()
-    return TrainResult(options.steps, meter.seconds(), first, dev)
+    plan = pace.plan if pace is not None else None
+    return TrainResult(options.steps, meter.seconds(), first, dev, plan)
+
+
+def _planned(options: TrainOptions, source: BatchSource, plan: Plan) -> TrainOptions:
+    """The options of a run that ends as planned; tells the source where its phases end."""
+    source.set_ends(plan.phase_ends)
+    return replace(options, steps=plan.steps, warmup_steps=plan.warmup_steps)
 
 
 def update(
@@ -197,8 +284,8 @@ def update(
     """One update of the weights.
 
     Returns name -> (sum, count) for the log: each loss, each metric, `gradient_norm` and
-    `learning_rate`. Raises UserError when the loss or the gradient is not finite; the weights
-    are then still those of the step before.
+    `learning_rate`. Raises NotFiniteError when the loss or the gradient is not finite; the
+    weights are then still those of the step before.
     """
     device = next(model.parameters()).device
     totals: dict[str, int] = defaultdict(int)
@@ -224,11 +311,9 @@ def update(
         model.parameters(), options.clip_norm or float("inf"), foreach=True
     )
     total_loss = sum(logged[f"{name}_loss"][0] / total for name, total in totals.items() if total)
-    if not torch.isfinite(norm) or total_loss != total_loss:
-        raise UserError(
-            f"the loss is no longer finite at step {step + 1}; the last restart point is good: "
-            "start a run with a lower --learning-rate or more warm-up"
-        )
+    if not torch.isfinite(norm) or not math.isfinite(total_loss):
+        what = "gradient" if math.isfinite(total_loss) else "loss"
+        raise NotFiniteError(f"the {what} is no longer finite at step {step + 1}")
     rate = learning_rate(step, options)
     for group in optimizer.param_groups:
         group["lr"] = rate
@@ -241,105 +326,13 @@ def update(
     return values
 
 
-def prefetched(
-    source: BatchSource, first: int, steps: int, workers: int
-) -> Iterator[tuple[int, list[Batch]]]:
-    """Yields (step, micro-batches); with workers, one thread builds the next ones meanwhile."""
-    if workers == 0:
-        for step in range(first, steps):
-            yield step, source.step(step)
-        return
-    ready: queue.Queue[tuple[int, list[Batch]] | BaseException] = queue.Queue(maxsize=2)
-    stop = threading.Event()
-
-    def put(item: tuple[int, list[Batch]] | BaseException) -> None:
-        while not stop.is_set():
-            try:
-                ready.put(item, timeout=0.1)
-                return
-            except queue.Full:
-                continue
-
-    def build() -> None:
-        try:
-            for step in range(first, steps):
-                if stop.is_set():
-                    return
-                put((step, source.step(step)))
-        except BaseException as error:  # handed over to the training's own thread
-            put(error)
-
-    thread = threading.Thread(target=build, name="batches", daemon=True)
-    thread.start()
-    try:
-        for _ in range(first, steps):
-            item = ready.get()
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        stop.set()
-        thread.join()
-
-
-class Meter:
-    """Sums of what the steps report, from one line of the log to the next."""
-
-    def __init__(self, seconds_before: float = 0.0, tokens_before: int = 0) -> None:
-        self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        self._started = time.monotonic() - seconds_before
-        self._window_started = time.monotonic()
-        self._window_tokens = 0
-        self._tokens = tokens_before
-        self._latest: dict[str, float] = {}
-
-    def add(self, values: dict[str, tuple[float, float]], tokens: int) -> None:
-        for name, (total, count) in values.items():
-            self._sums[name][0] += total
-            self._sums[name][1] += count
-        self._tokens += tokens
-        self._window_tokens += tokens
-
-    def seconds(self) -> float:
-        return time.monotonic() - self._started
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """A context in which time does not count as training."""
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            away = time.monotonic() - began
-            self._started += away
-            self._window_started += away
-
-    def window(self) -> dict[str, float]:
-        """The means since the last call; seconds and tokens are those of the whole run."""
-        elapsed = time.monotonic() - self._window_started
-        values = {
-            name: total / count for name, (total, count) in sorted(self._sums.items()) if count
-        }
-        self._latest = values
-        values = {
-            "seconds": round(self.seconds(), 2),
-            "tokens": self._tokens,
-            "tokens_per_second": round(self._window_tokens / elapsed, 1) if elapsed else 0.0,
-            **{name: float(f"{value:.6g}") for name, value in values.items()},
-        }
-        self._rate = values["tokens_per_second"]
-        self._sums.clear()
-        self._window_tokens = 0
-        self._window_started = time.monotonic()
-        return values
-
-    def detail(self) -> str:
-        """The latest means in one short line for the progress bar."""
-        shown = [
-            f"{name.replace('_', ' ')} {value:.1%}" if "accuracy" in name else f"{name} {value:.3f}"
-            for name, value in self._latest.items()
-            if name == "loss" or name.endswith("accuracy")
-        ]
-        if self._latest:
-            shown.append(f"{self._rate:,.0f} tokens/s")
-        return "  ".join(shown)
+def _stopped(error: NotFiniteError, run: Path, step: int, batches: list[Batch]) -> UserError:
+    """Writes the batch that ended a run and says where, and what to do."""
+    path = run / f"not-finite-step-{step + 1:08d}.safetensors"
+    save_batches(batches, path)
+    point = newest_restart_point(run)
+    good = "none was" if point is None else f"that of step {point.step} is"
+    return UserError(
+        f"{error}; its batch is in {path}; of the restart points {good} written before it: "
+        "start a run with a lower --learning-rate or more warm-up"
+    )

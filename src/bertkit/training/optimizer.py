@@ -1,6 +1,16 @@
-"""AdamW with the reference's groups: no weight decay on LayerNorm and biases (paper, A.2)."""
+"""The optimizers, with the reference's groups: no weight decay on LayerNorm and biases (A.2).
+
+adamw        PyTorch's AdamW, with bias correction
+adam-paper   the reference's AdamWeightDecayOptimizer: Adam without bias correction, whose
+             decay is added to the update before the learning rate multiplies both
+lamb         You et al. 2019 (arXiv 1904.00962), for very large batches: Adam's update, scaled
+             for each matrix to the size of its weights
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,22 +26,117 @@ def decays(parameter: torch.Tensor) -> bool:
     return parameter.ndim >= 2
 
 
-def make_optimizer(model: nn.Module, options: TrainOptions) -> torch.optim.AdamW:
-    """PyTorch's fused AdamW, with bias correction, over the parameters that need gradients."""
+def make_optimizer(model: nn.Module, options: TrainOptions) -> torch.optim.Optimizer:
+    """The optimizer that `options` names, over the parameters that need gradients."""
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    groups: list[dict[str, Any]] = [
+        {
+            "params": [p for _, p in named if decays(p)],
+            "weight_decay": options.weight_decay,
+        },
+        {"params": [p for _, p in named if not decays(p)], "weight_decay": 0.0},
+    ]
+    betas = (options.beta1, options.beta2)
+    if options.optimizer == "adam-paper":
+        return PaperAdam(groups, options.learning_rate, betas, options.epsilon)
+    if options.optimizer == "lamb":
+        return Lamb(groups, options.learning_rate, betas, options.epsilon)
     return torch.optim.AdamW(
-        [
-            {
-                "params": [p for _, p in named if decays(p)],
-                "weight_decay": options.weight_decay,
-            },
-            {"params": [p for _, p in named if not decays(p)], "weight_decay": 0.0},
-        ],
-        lr=options.learning_rate,
-        betas=(options.beta1, options.beta2),
-        eps=options.epsilon,
-        fused=True,
+        groups, lr=options.learning_rate, betas=betas, eps=options.epsilon, fused=True
     )
+
+
+class _Moments(torch.optim.Optimizer):
+    """What PaperAdam and Lamb share: the moving means of the gradient and of its square."""
+
+    def __init__(
+        self,
+        groups: list[dict[str, Any]],
+        learning_rate: float,
+        betas: tuple[float, float],
+        epsilon: float,
+    ) -> None:
+        super().__init__(groups, {"lr": learning_rate, "betas": betas, "eps": epsilon})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """One update of every parameter that has a gradient."""
+        assert closure is None
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            if not parameters:
+                continue
+            gradients = [p.grad for p in parameters]
+            for parameter in parameters:
+                if not self.state[parameter]:
+                    self.state[parameter]["step"] = torch.zeros(())
+                    self.state[parameter]["exp_avg"] = torch.zeros_like(parameter)
+                    self.state[parameter]["exp_avg_sq"] = torch.zeros_like(parameter)
+                self.state[parameter]["step"] += 1
+            first = [self.state[p]["exp_avg"] for p in parameters]
+            second = [self.state[p]["exp_avg_sq"] for p in parameters]
+            beta1, beta2 = group["betas"]
+            torch._foreach_lerp_(first, gradients, 1 - beta1)
+            torch._foreach_mul_(second, beta2)
+            torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
+            self._move(group, parameters, first, second)
+
+    def _move(
+        self,
+        group: dict[str, Any],
+        parameters: list[torch.Tensor],
+        first: list[torch.Tensor],
+        second: list[torch.Tensor],
+    ) -> None:
+        raise NotImplementedError
+
+
+class PaperAdam(_Moments):
+    """p -= rate * (m / (sqrt(v) + eps) + decay * p), as in the reference's optimization.py."""
+
+    def _move(
+        self,
+        group: dict[str, Any],
+        parameters: list[torch.Tensor],
+        first: list[torch.Tensor],
+        second: list[torch.Tensor],
+    ) -> None:
+        updates = torch._foreach_sqrt(second)
+        torch._foreach_add_(updates, group["eps"])
+        updates = torch._foreach_div(first, updates)
+        if group["weight_decay"]:
+            torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
+        torch._foreach_add_(parameters, updates, alpha=-group["lr"])
+
+
+class Lamb(_Moments):
+    """p -= rate * |p| / |r| * r, where r is Adam's bias-corrected update plus decay * p.
+
+    As in the authors' own release, what is spared the decay (LayerNorm and biases) is spared the
+    scaling too; it also falls away where either norm is zero.
+    """
+
+    def _move(
+        self,
+        group: dict[str, Any],
+        parameters: list[torch.Tensor],
+        first: list[torch.Tensor],
+        second: list[torch.Tensor],
+    ) -> None:
+        beta1, beta2 = group["betas"]
+        scaled = decays(parameters[0])
+        for parameter, mean, square in zip(parameters, first, second, strict=True):
+            count = float(self.state[parameter]["step"])
+            divisor = (square / (1 - beta2**count)).sqrt_().add_(group["eps"])
+            update = (mean / (1 - beta1**count)).div_(divisor)
+            if group["weight_decay"]:
+                update.add_(parameter, alpha=group["weight_decay"])
+            trust = 1.0
+            if scaled:
+                of_weights, of_update = float(parameter.norm()), float(update.norm())
+                if of_weights > 0 and of_update > 0:
+                    trust = of_weights / of_update
+            parameter.add_(update, alpha=-group["lr"] * trust)
 
 
 def moments(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:

@@ -1,0 +1,285 @@
+"""`bertkit pretrain --dry-run`: what a run would take, from a few passes; nothing is written.
+
+FLOPs    2 a weight and token forward, twice that backward; attention's two products are
+         4 · hidden · length² a sequence and layer; the vocabulary counts at predicted tokens only
+memory   weights, gradients and the optimizer by their sizes; activations as counted in one
+         pass of a few sequences, for a micro-batch of full ones; the logits of one chunk
+time     of those passes and of one update, for all the steps and evaluations
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bertkit.model.config import ModelConfig
+from bertkit.model.encoder import set_activation_checkpointing, set_compute_dtype
+from bertkit.model.heads import CHUNK_ROWS
+from bertkit.pretraining.batches import PretrainingSource, to_batch
+from bertkit.pretraining.config import PretrainConfig
+from bertkit.pretraining.facts import budget_of
+from bertkit.pretraining.phases import Phase, phase_steps
+from bertkit.progress import say
+from bertkit.training.allocator import keep_memory
+from bertkit.training.batch import Batch
+from bertkit.training.budget import Costs
+from bertkit.training.checkpoint import point_bytes
+from bertkit.training.config import TrainOptions
+from bertkit.training.loop import Objective
+from bertkit.training.optimizer import make_optimizer
+from bertkit.training.precision import compute_dtype
+
+PASS_SECONDS = 1.0
+"""Sequences are added to the measured pass until it takes this long."""
+
+PASSES = 3
+
+
+@dataclass
+class PhaseNeeds:
+    """One phase: its steps, mean tokens and FLOPs of a step, and seconds that a step takes."""
+
+    sequence_length: int
+    steps: int
+    tokens_per_step: float
+    flops_per_step: float
+    seconds_per_step: float
+
+
+@dataclass
+class DryRun:
+    """What a run would take.
+
+    Attributes:
+        memory: bytes by part, at the longest sequences.
+        memory_here: bytes of this machine's memory.
+        disk: bytes by part, of the restart points that stay, the one being written, the result.
+        seconds: of all steps and evaluations.
+    """
+
+    parameters: int
+    steps: int
+    phases: list[PhaseNeeds]
+    memory: dict[str, int]
+    memory_here: int
+    disk: dict[str, int]
+    seconds: float
+
+    @property
+    def tokens(self) -> float:
+        return sum(phase.steps * phase.tokens_per_step for phase in self.phases)
+
+    @property
+    def flops(self) -> float:
+        return sum(phase.steps * phase.flops_per_step for phase in self.phases)
+
+    def __str__(self) -> str:
+        rows = [
+            ("parameters", f"{self.parameters:,}"),
+            ("steps", f"{self.steps:,}"),
+            ("tokens", f"{self.tokens:.3g}"),
+            ("FLOPs", f"{self.flops:.3g}"),
+        ]
+        rows += [
+            (
+                f"phase of {phase.sequence_length}",
+                f"{phase.steps:,} steps of {phase.tokens_per_step:,.0f} tokens, "
+                f"{phase.flops_per_step:.3g} FLOPs and {phase.seconds_per_step:.3g} s",
+            )
+            for phase in self.phases
+        ]
+        rows += [(f"memory: {part}", _bytes(size)) for part, size in self.memory.items()]
+        rows.append(
+            ("memory", f"{_bytes(sum(self.memory.values()))} of {_bytes(self.memory_here)} here")
+        )
+        rows += [(f"disk: {part}", _bytes(size)) for part, size in self.disk.items()]
+        rows.append(("time", f"{_duration(self.seconds)}, restart points not counted"))
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
+
+
+def dry_run(
+    config: PretrainConfig,
+    model: nn.Module,
+    objective: Objective,
+    phases: Sequence[Phase],
+    sources: Sequence[PretrainingSource],
+    held_out: Sequence[Batch],
+    options: TrainOptions,
+) -> DryRun:
+    """Works out what the run would take; trains `model` a little on the way."""
+    keep_memory()
+    sizes: ModelConfig = model.config  # type: ignore[assignment]
+    say("measuring a few passes; nothing is written", config.quiet)
+    dtype = compute_dtype(options.precision, next(model.parameters()).device)
+    set_compute_dtype(model, dtype)
+    set_activation_checkpointing(model, False)
+    model.train()
+    probes = []
+    for source in sources:
+        size = min(config.micro_batch_size, config.batch_size)
+        probes.append(_probe(model, objective, source, size))
+    activations = probes[-1].activations_per_token * (
+        min(config.micro_batch_size, config.batch_size) * config.sequence_length
+    )
+    recompute = 1.0
+    if options.activation_checkpointing:
+        set_activation_checkpointing(model, True)
+        again = _probe(model, objective, sources[-1], config.micro_batch_size)
+        # While a block is computed again, its activations are there besides.
+        ratio = again.activations_per_token / probes[-1].activations_per_token
+        activations *= ratio + (1 - ratio) / sizes.layers
+        recompute = again.seconds_per_token / probes[-1].seconds_per_token
+    update_seconds, state_bytes = _update(model, options)
+    needs = []
+    predicted = 1.0 if config.objective == "ltr" else config.mask_rate
+    for source, probe in zip(sources, probes, strict=True):
+        lengths = source.plan(0)["length"].astype(float)
+        sequences = config.batch_size
+        tokens = float(sequences * lengths.mean())
+        if config.batch_tokens is not None:
+            tokens = float(config.batch_tokens)
+        flops = flops_per_token(sizes, lengths, predicted)
+        needs.append(
+            PhaseNeeds(
+                source.options.sequence_length,
+                0,
+                tokens,
+                flops * tokens * (4 / 3 if options.activation_checkpointing else 1),
+                probe.seconds_per_token * recompute * tokens + update_seconds,
+            )
+        )
+    # An evaluation has no backward pass, which takes two thirds.
+    held_out_tokens = sum(batch.inputs.tokens for batch in held_out)
+    evaluation = held_out_tokens * probes[-1].seconds_per_token / 3
+    steps = config.steps
+    if config.max_minutes is not None:
+        costs = Costs(tuple(need.seconds_per_step for need in needs), evaluation)
+        plan = budget_of(config, phases).plan(costs)
+        steps, ends = plan.steps, plan.phase_ends
+        counts = [end - begin for begin, end in pairwise((0, *ends))]
+    else:
+        counts = phase_steps(phases, steps)
+    for need, count in zip(needs, counts, strict=True):
+        need.steps = count
+    evaluations = steps // config.evaluate_steps if config.evaluate_steps else 1
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    point = point_bytes(model)
+    copies = 0 if dtype == torch.float32 else weights * dtype.itemsize // 4
+    chunk = min(CHUNK_ROWS, round(config.micro_batch_size * config.sequence_length * predicted))
+    disk = {"result": weights}
+    if config.checkpoint_steps:
+        disk["restart points"] = (config.keep_checkpoints + 1 + config.keep_best) * point
+    return DryRun(
+        parameters=sum(p.numel() for p in model.parameters()),
+        steps=steps,
+        phases=needs,
+        memory={
+            "weights": weights + copies,
+            "gradients": weights,
+            "optimizer": state_bytes,
+            "activations": round(activations),
+            "logits": 4 * chunk * sizes.vocab_size,
+        },
+        memory_here=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        disk=disk,
+        seconds=sum(need.steps * need.seconds_per_step for need in needs)
+        + evaluations * evaluation,
+    )
+
+
+def flops_per_token(sizes: ModelConfig, lengths: Any, predicted: float) -> float:
+    """Floating-point operations of training, forward and backward, for a token.
+
+    Args:
+        lengths: [sequences] array of tokens, whose mean square is what attention takes.
+        predicted: share of the tokens that meet the vocabulary.
+    """
+    hidden, inner = sizes.hidden_size, sizes.intermediate_size
+    dense = sizes.layers * 2 * (4 * hidden**2 + 2 * hidden * inner)
+    attention = sizes.layers * 4 * hidden * float((lengths**2).mean() / lengths.mean())
+    output = predicted * 2 * (hidden**2 + hidden * sizes.vocab_size)
+    return 3 * (dense + attention + output)
+
+
+@dataclass
+class _Probed:
+    seconds_per_token: float
+    activations_per_token: float
+
+
+def _probe(model: nn.Module, objective: Objective, source: PretrainingSource, most: int) -> _Probed:
+    """Passes over more and more sequences of a phase, `most` of them, until one takes long."""
+    count = 1
+    while True:
+        rows = min(count, len(source.plan(0)))
+        batch = to_batch(source.examples(0, rows)[0])
+        began = time.monotonic()
+        saved = _pass(model, objective, batch)
+        took = time.monotonic() - began
+        if took >= PASS_SECONDS or count >= most or rows < count:
+            break
+        count = min(2 * count, most)
+    times = []
+    for _ in range(PASSES):
+        began = time.monotonic()
+        _pass(model, objective, batch)
+        times.append(time.monotonic() - began)
+    return _Probed(median(times) / batch.inputs.tokens, saved / batch.inputs.tokens)
+
+
+def _pass(model: nn.Module, objective: Objective, batch: Batch) -> int:
+    """Forward and backward; returns the bytes that were kept in between."""
+    shapes = {frozenset(p.shape) for p in model.parameters()}
+    seen: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        # What has the shape of a weight is the weight, its copy in bfloat16 or its gradient,
+        # unless there happen to be as many tokens.
+        if frozenset(tensor.shape) not in shapes or batch.inputs.tokens in tensor.shape:
+            storage = tensor.untyped_storage()
+            seen[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        sums = objective(model, batch)
+        counts = objective.counts(batch)
+        loss = torch.stack([sums.losses[name] / max(1, counts[name]) for name in counts]).sum()
+    loss.backward()
+    return sum(seen.values())
+
+
+def _update(model: nn.Module, options: TrainOptions) -> tuple[float, int]:
+    """Seconds of clipping and an update, and the bytes of the optimizer's state."""
+    optimizer = make_optimizer(model, options)
+    times = []
+    for _ in range(2):  # the first one makes the state
+        began = time.monotonic()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
+        optimizer.step()
+        times.append(time.monotonic() - began)
+    state = sum(
+        value.numel() * value.element_size()
+        for values in optimizer.state.values()
+        for value in values.values()
+    )
+    return times[-1], state
+
+
+def _bytes(count: float) -> str:
+    return f"{count / 1e9:.2f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} seconds"
