@@ -73,9 +73,9 @@ def our_step(size: str, sequences: int, precision: str) -> Callable[[], float]:
     from bertkit.pretraining.objectives import MaskedLMAndNextSentence
     from bertkit.training.batch import Batch
     from bertkit.training.config import TrainOptions
-    from bertkit.training.loop import update
     from bertkit.training.optimizer import make_optimizer
     from bertkit.training.precision import compute_dtype
+    from bertkit.training.update import Updater
 
     made = random_batch(sequences)
     rows = np.arange(sequences)[:, None]
@@ -91,9 +91,9 @@ def our_step(size: str, sequences: int, precision: str) -> Callable[[], float]:
     set_compute_dtype(model, compute_dtype(precision))
     options = TrainOptions(steps=1_000_000, learning_rate=1e-4)
     optimizer = make_optimizer(model, options)
-    objective = MaskedLMAndNextSentence()
+    update = Updater(model, MaskedLMAndNextSentence(), optimizer)
     steps = itertools.count()
-    return lambda: update(model, objective, [batch], optimizer, next(steps), options)["loss"][0]
+    return lambda: update(next(steps), [(0, batch)], options)["loss"][0]
 
 
 def peer_step(size: str, sequences: int, setting: str) -> Callable[[], float]:

@@ -19,3 +19,6 @@ class Interrupted(Exception):  # noqa: N818 - not an error: the user asked for i
     def __init__(self, message: str, signal: int) -> None:
         super().__init__(message)
         self.signal = signal
+
+    def __reduce__(self) -> tuple[type[Interrupted], tuple[str, int]]:
+        return type(self), (str(self), self.signal)

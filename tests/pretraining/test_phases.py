@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bertkit.pretraining.phases import Phase, PhasedSource, phase_steps, read_phases
 from bertkit.training.batch import Batch
-from bertkit.training.loop import BatchSource
+from bertkit.training.objective import BatchSource
 
 
 class Recorder(BatchSource):

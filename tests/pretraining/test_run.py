@@ -188,14 +188,16 @@ def test_phases_of_shorter_sequences_come_first_and_survive_a_restart(
 
     cut = replace(config, output=str(tmp_path / "cut"))
     with monkeypatch.context() as patch:
-        real = run_module.PhasedSource.step
+        real = run_module.PhasedSource.share
 
-        def stop_at_17(self: run_module.PhasedSource, step: int) -> list[Batch]:
+        def stop_at_17(
+            self: run_module.PhasedSource, step: int, rank: int, count: int
+        ) -> list[tuple[int, Batch]]:
             if step == 17:
                 raise StopError
-            return real(self, step)
+            return real(self, step, rank, count)
 
-        patch.setattr(run_module.PhasedSource, "step", stop_at_17)
+        patch.setattr(run_module.PhasedSource, "share", stop_at_17)
         with pytest.raises(StopError):
             pretrain(cut)
     assert pretrain(cut).resumed_from == 10
@@ -410,14 +412,16 @@ def test_every_variant_learns_restarts_and_leaves_its_checkpoint(
 
     cut = replace(config, output=str(tmp_path / "cut"))
     with monkeypatch.context() as patch:
-        real = run_module.PhasedSource.step
+        real = run_module.PhasedSource.share
 
-        def stop_at_37(self: run_module.PhasedSource, step: int) -> list[Batch]:
+        def stop_at_37(
+            self: run_module.PhasedSource, step: int, rank: int, count: int
+        ) -> list[tuple[int, Batch]]:
             if step == 37:
                 raise StopError
-            return real(self, step)
+            return real(self, step, rank, count)
 
-        patch.setattr(run_module.PhasedSource, "step", stop_at_37)
+        patch.setattr(run_module.PhasedSource, "share", stop_at_37)
         with pytest.raises(StopError):
             pretrain(cut)
     assert pretrain(cut).resumed_from == 30

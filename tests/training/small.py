@@ -10,7 +10,7 @@ from bertkit.model.batch import FlatBatch
 from bertkit.model.bert import ClassificationModel
 from bertkit.model.config import model_config
 from bertkit.training.batch import Batch
-from bertkit.training.loop import BatchSource, LossSums
+from bertkit.training.objective import BatchSource, LossSums
 
 
 def small_model(seed: int = 0) -> ClassificationModel:

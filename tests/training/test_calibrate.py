@@ -10,7 +10,7 @@ from torch import nn
 from bertkit.training.batch import Batch
 from bertkit.training.calibrate import MEASURED_STEPS, WARM_STEPS, measure
 from bertkit.training.config import TrainOptions
-from bertkit.training.loop import LossSums
+from bertkit.training.objective import LossSums
 from tests.training.small import Classify, RandomBatches, small_model
 from tests.training.test_budget import Timepiece
 

@@ -28,7 +28,10 @@ def trained() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
 
 
 def save(run: Path, step: int, trained: tuple[torch.nn.Module, torch.optim.Optimizer]) -> Path:
-    return save_restart_point(run, step, *trained, source={"epoch_sizes": [5]}, keep=2)
+    model = trained[0]
+    return save_restart_point(
+        run, step, model, moments(*trained), source={"epoch_sizes": [5]}, keep=2
+    )
 
 
 def test_a_restart_point_brings_everything_back(tmp_path: Path, trained) -> None:
@@ -97,7 +100,9 @@ def test_a_changed_environment_is_reported(
     save(tmp_path, 1, trained)
     point = newest_restart_point(tmp_path)
     assert point is not None
-    monkeypatch.setattr(checkpoint, "environment", lambda: {**point.environment, "threads": 99})
+    monkeypatch.setattr(
+        checkpoint, "environment", lambda count: {**point.environment, "threads": 99}
+    )
     restore(point, *trained)
     told = capsys.readouterr().err
     assert "not bit for bit" in told

@@ -17,7 +17,8 @@ from bertkit.training.batch import Batch
 from bertkit.training.checkpoint import BEST, FOLDER, best_loss
 from bertkit.training.config import TrainOptions
 from bertkit.training.log import read_log
-from bertkit.training.loop import LossSums, train
+from bertkit.training.loop import train
+from bertkit.training.objective import LossSums
 from tests.training.small import Classify, RandomBatches, small_model
 
 

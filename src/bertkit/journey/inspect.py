@@ -300,6 +300,8 @@ def _vocabulary(path: Path) -> InspectResult:
 
 
 def _run(config: InspectConfig, path: Path) -> InspectResult:
+    from bertkit.report.curves import run_table
+    from bertkit.report.guesses import moments, read_sentences, sentence_lines
     from bertkit.training.checkpoint import newest_restart_point
     from bertkit.training.log import read_log
 
@@ -335,10 +337,14 @@ def _run(config: InspectConfig, path: Path) -> InspectResult:
         checkpoint = _checkpoint(config, path)
         facts["checkpoint"] = checkpoint.facts
         lines += checkpoint.lines
-    text = ""
+    texts = [run_table(records)]
+    told = sentence_lines(read_sentences(path), moments(records))
+    if told:
+        texts.append("\n".join(["held-out sentences with the newest guesses:", *told]))
     if config.example is not None:
         facts["example"], text = _example_of_run(config, path)
-    return InspectResult("run", config.path, facts, lines, text)
+        texts.append(text)
+    return InspectResult("run", config.path, facts, lines, "\n\n".join(filter(None, texts)))
 
 
 def _checkpoint(config: InspectConfig, path: Path) -> InspectResult:

@@ -34,7 +34,7 @@ from bertkit.pretraining.masking import (
 from bertkit.pretraining.plan import ONE_TEXT, PlanOptions, make_plan
 from bertkit.pretraining.words import word_starts
 from bertkit.training.batch import Batch
-from bertkit.training.loop import BatchSource
+from bertkit.training.objective import BatchSource
 
 T = TypeVar("T")
 
@@ -269,13 +269,23 @@ class PretrainingSource(BatchSource):
             self.split, self.plan(epoch), rows, self.options, self.masks, self.special, epoch
         )
 
+    @property
+    def micro_batches(self) -> int:
+        """How many a step has."""
+        return -(-self.batch_size // self.micro_batch_size)
+
+    def batch(self, step: int, number: int) -> Batch:
+        """Micro-batch `number` of a step."""
+        first = step * self.batch_size + number * self.micro_batch_size
+        count = min(self.micro_batch_size, (step + 1) * self.batch_size - first)
+        return to_batch(_joined(self.examples(first, count)))
+
     def step(self, step: int) -> list[Batch]:
-        batches = []
-        end = (step + 1) * self.batch_size
-        for number in range(step * self.batch_size, end, self.micro_batch_size):
-            parts = self.examples(number, min(self.micro_batch_size, end - number))
-            batches.append(to_batch(_joined(parts)))
-        return batches
+        return [batch for _, batch in self.share(step, 0, 1)]
+
+    def share(self, step: int, rank: int, count: int) -> list[tuple[int, Batch]]:
+        numbers = range(rank, self.micro_batches, count)
+        return [(number, self.batch(step, number)) for number in numbers]
 
     def state(self) -> dict[str, Any]:
         """Sizes of the epochs so far, which spares a restart from planning them again."""

@@ -147,6 +147,11 @@ class PretrainConfig:
     activation_checkpointing: bool = option(
         False, help="less memory, a third more work: compute activations again going backwards"
     )
+    shard_optimizer: bool = option(
+        False,
+        help="with many processes (torchrun), keep the optimizer's moments of a share of the "
+        "parameters in each instead of all in all",
+    )
     log_steps: int = option(10, help="steps between lines of the log")
     workers: int = option(
         1, help="threads that build batches in the background; 0: between the steps"

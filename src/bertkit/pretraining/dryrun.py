@@ -33,7 +33,7 @@ from bertkit.training.batch import Batch
 from bertkit.training.budget import Costs
 from bertkit.training.checkpoint import point_bytes
 from bertkit.training.config import TrainOptions
-from bertkit.training.loop import Objective
+from bertkit.training.objective import Objective
 from bertkit.training.optimizer import make_optimizer
 from bertkit.training.precision import compute_dtype
 

@@ -21,6 +21,7 @@ from bertkit.pretraining.config import PretrainConfig
 from bertkit.pretraining.phases import Phase
 from bertkit.progress import say
 from bertkit.training.budget import Budget, Costs, Pace, Plan
+from bertkit.training.processes import Processes, alone
 
 Clock = Callable[[], float]
 
@@ -33,25 +34,27 @@ def fix_facts(
     measure: Callable[[], Costs],
     changes: Sequence[str] = (),
     clock: Clock = time.monotonic,
+    processes: Processes | None = None,
 ) -> tuple[int, Pace | None]:
     """The steps of a run, and what keeps it to its minutes where it has a budget of them.
 
     Args:
         measure: what the parts of the run take; called when the run starts with a budget.
         changes: options that differ from those that the run was started with.
+        processes: all of them call this; the first one reads and writes the file.
 
     Raises UserError for another corpus than the run's, or when not one step fits the minutes.
     """
+    processes = processes or alone()
     path = run / "run.json"
-    facts: dict[str, Any] = {"corpus": corpus.identity, "steps": config.steps}
-    known = path.exists()
-    if known:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        if facts["corpus"] != corpus.identity:
-            raise UserError(
-                f"{config.corpus} is not the corpus that the run in {run} was started with; "
-                "give another --output"
-            )
+    stored = processes.first(lambda: _read(path))
+    facts = stored or {"corpus": corpus.identity, "steps": config.steps}
+    known = stored is not None
+    if facts["corpus"] != corpus.identity:
+        raise UserError(
+            f"{config.corpus} is not the corpus that the run in {run} was started with; "
+            "give another --output"
+        )
     if changes:
         facts.setdefault("changes", []).extend(changes)
         facts["steps"] = config.steps
@@ -60,7 +63,7 @@ def fix_facts(
     if budget is not None and (changes or not known):
         began = clock()
         costs = measure()
-        used = clock() - began
+        (used,) = processes.largest([clock() - began])
         plan = budget.plan(costs, used=used)
         facts |= {"steps": plan.steps, "plan": plan.to_dict(), "calibration_seconds": used}
         say(
@@ -68,14 +71,15 @@ def fix_facts(
             f"at {' and '.join(f'{each:.3g}' for each in plan.costs.steps)} s a step",
             config.quiet,
         )
-    if changes or not known:
+    if (changes or not known) and processes.leads:
         _write(path, facts)
     if budget is None or "plan" not in facts:
         return facts["steps"], None
 
     def tell(plan: Plan) -> None:
         facts["steps"] = plan.steps
-        _write(path, facts)
+        if processes.leads:
+            _write(path, facts)
 
     plan = Plan.from_dict(facts["plan"])
     return plan.steps, Pace(budget, plan, facts["calibration_seconds"], tell, clock)
@@ -91,6 +95,13 @@ def budget_of(config: PretrainConfig, phases: Sequence[Phase]) -> Budget:
         evaluate_steps=config.evaluate_steps,
         checkpoint_steps=config.checkpoint_steps,
     )
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return facts
 
 
 def _write(path: Path, facts: dict[str, Any]) -> None:

@@ -8,7 +8,8 @@ ltr       left to right: every token from those before it, under a causal mask (
 
 from __future__ import annotations
 
-import torch
+import math
+
 from torch import nn
 
 from bertkit.errors import UserError
@@ -16,7 +17,8 @@ from bertkit.model.bert import LeftToRightModel, MaskedLMModel, PretrainingModel
 from bertkit.model.config import ModelConfig
 from bertkit.pretraining.config import ObjectiveName, Pairs, PretrainConfig
 from bertkit.training.batch import Batch
-from bertkit.training.loop import LossSums, Objective
+from bertkit.training.objective import LossSums, Objective
+from bertkit.training.processes import Processes, alone
 
 PAIRS_OF: dict[ObjectiveName, tuple[Pairs, ...]] = {
     "mlm+nsp": ("nsp", "nsp-sentence"),
@@ -135,23 +137,65 @@ def pairs_of(config: PretrainConfig) -> Pairs:
     return config.pairs
 
 
-def evaluate(model: nn.Module, batches: list[Batch], objective: Objective) -> dict[str, float]:
-    """Means of the losses and accuracies over held-out batches, and the perplexity."""
-    totals: dict[str, float] = {}
-    counts: dict[str, int] = {}
-    losses: list[str] = []
-    for batch in batches:
-        sums = objective(model, batch.to(next(model.parameters()).device))
-        losses = [f"{name}_loss" for name in sums.losses]
-        for name, count in objective.counts(batch).items():
-            totals[f"{name}_loss"] = totals.get(f"{name}_loss", 0.0) + float(sums.losses[name])
-            counts[f"{name}_loss"] = counts.get(f"{name}_loss", 0) + count
-        for name, (value, count) in sums.metrics.items():
-            totals[name] = totals.get(name, 0.0) + float(value)
-            counts[name] = counts.get(name, 0) + count
-    means = {name: total / counts[name] for name, total in totals.items()}
-    means["loss"] = sum(means[name] for name in losses)
+def evaluate(
+    model: nn.Module,
+    batches: list[Batch],
+    objective: Objective,
+    processes: Processes | None = None,
+) -> dict[str, float]:
+    """Means of the losses and accuracies over held-out batches, and the perplexity.
+
+    Many processes share the batches out, and all get the same means.
+    """
+    processes = processes or alone()
+    sums: dict[str, list[float]] = {}
+    for batch in batches[processes.rank :: processes.count]:
+        found = objective(model, batch.to(processes.device))
+        counts = objective.counts(batch)
+        of_losses = {f"{name}_loss": (loss, counts[name]) for name, loss in found.losses.items()}
+        for name, (value, count) in (of_losses | found.metrics).items():
+            total = sums.setdefault(name, [0.0, 0.0])
+            total[0] += float(value)
+            total[1] += count
+    # A process without a batch of its own knows no names.
+    names = processes.first(lambda: list(sums))
+    flat = processes.sums([number for name in names for number in sums.get(name, (0.0, 0.0))])
+    pairs = zip(names, flat[::2], flat[1::2], strict=True)
+    means = {name: total / count for name, total, count in pairs}
+    means["loss"] = sum(value for name, value in means.items() if name.endswith("_loss"))
     tokens = "ltr" if "ltr_loss" in means else "mlm"
-    nats = torch.tensor(means[f"{tokens}_loss"], dtype=torch.float64)
-    means[f"{tokens}_perplexity"] = float(nats.exp())
+    # a diverged model's perplexity may be beyond any float
+    means[f"{tokens}_perplexity"] = math.exp(min(means[f"{tokens}_loss"], 700.0))
     return means
+
+
+FAR = 0.1
+"""A first loss this far from that of guessing blindly, as a share of it, is worth a word..."""
+
+FAR_OF_TWO = 0.3
+"""...and for a choice between two, which a few pairs decide, this far in nats."""
+
+
+def first_step_remarks(means: dict[str, float], vocab_size: int) -> list[str]:
+    """What is odd about the first step of random weights, in words; nothing when all is well.
+
+    Weights that know nothing give every token the same chance, so that the loss is the logarithm
+    of the number of choices.
+    """
+    remarks = []
+    blind, pairs = math.log(vocab_size), math.log(2)
+    for name, title in (("mlm", "masked LM"), ("ltr", "next token")):
+        loss = means.get(f"{name}_loss")
+        if loss is not None and abs(loss - blind) > FAR * blind:
+            remarks.append(
+                f"the first step's {title} loss is {loss:.2f}, and random weights should give "
+                f"about ln({vocab_size:,}) = {blind:.2f}; look at --initializer-range and the text"
+            )
+    for name, title in (("nsp", "next sentence"), ("sop", "sentence order")):
+        loss = means.get(f"{name}_loss")
+        if loss is not None and abs(loss - pairs) > FAR_OF_TWO:
+            remarks.append(
+                f"the first step's {title} loss is {loss:.2f}, and random weights should give "
+                f"about ln(2) = {pairs:.2f}; look at --initializer-range"
+            )
+    return remarks

@@ -13,7 +13,7 @@ from typing import Any
 
 from bertkit.errors import UserError
 from bertkit.training.batch import Batch
-from bertkit.training.loop import BatchSource
+from bertkit.training.objective import BatchSource
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,11 @@ class PhasedSource(BatchSource):
         self._begins = [0, *self._ends[:-1]]
 
     def step(self, step: int) -> list[Batch]:
+        return [batch for _, batch in self.share(step, 0, 1)]
+
+    def share(self, step: int, rank: int, count: int) -> list[tuple[int, Batch]]:
         number = next(k for k, end in enumerate(self._ends) if step < end)
-        return self.sources[number].step(step - self._begins[number])
+        return self.sources[number].share(step - self._begins[number], rank, count)
 
     def state(self) -> dict[str, Any]:
         return {"of": self.identity, "phases": [source.state() for source in self.sources]}

@@ -9,7 +9,8 @@ RUN/config.json, model.safetensors, vocab.txt, ...   once the run is done
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 
@@ -21,11 +22,19 @@ from bertkit.errors import UserError
 from bertkit.files import writing_into
 from bertkit.formats.huggingface import save_checkpoint
 from bertkit.model.config import ModelConfig, dropout_rates, model_config
+from bertkit.pretraining.batches import PretrainingSource
 from bertkit.pretraining.config import PretrainConfig
 from bertkit.pretraining.dryrun import DryRun, dry_run
 from bertkit.pretraining.facts import fix_facts
+from bertkit.pretraining.guesses import Guesser
 from bertkit.pretraining.masking import read_split
-from bertkit.pretraining.objectives import evaluate, make_model, make_objective, pairs_of
+from bertkit.pretraining.objectives import (
+    evaluate,
+    first_step_remarks,
+    make_model,
+    make_objective,
+    pairs_of,
+)
 from bertkit.pretraining.phases import PhasedSource, phase_steps, read_phases
 from bertkit.pretraining.plan import check_documents, describe
 from bertkit.pretraining.sources import (
@@ -40,13 +49,14 @@ from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.calibrate import measure
 from bertkit.training.claim import claim
 from bertkit.training.config import TrainOptions
-from bertkit.training.loop import train
+from bertkit.training.loop import Witness, train
+from bertkit.training.processes import Processes, joined
 from bertkit.training.seeds import seed_initial_weights
 
 MAY_CHANGE = frozenset(
     {
         *("workers", "quiet", "keep_checkpoints", "keep_best", "output"),
-        *("allow_changes", "dry_run", "preset"),
+        *("allow_changes", "dry_run", "preset", "shard_optimizer"),
     }
 )
 """Options that may differ when a run is continued, for they change no number in it."""
@@ -106,7 +116,8 @@ class PretrainResult:
 def pretrain(config: PretrainConfig) -> PretrainResult | DryRun:
     """Pre-trains a model on `config.corpus`, or continues the run in `config.output`.
 
-    With `config.dry_run` it only works out what that would take, and writes nothing.
+    With `config.dry_run` it only works out what that would take, and writes nothing. Started by
+    `torchrun`, it is one of the processes that train the model together.
 
     Raises:
         UserError: options contradict each other, the corpus is too small or, for a random next,
@@ -114,22 +125,31 @@ def pretrain(config: PretrainConfig) -> PretrainResult | DryRun:
             of what `Corpus.open` and `train` raise.
         Interrupted: after Ctrl-C or SIGTERM; the same call continues.
     """
-    corpus = Corpus.open(config.corpus)
-    tokenizer = corpus.tokenizer()
+    with joined() as processes:
+        return _pretrain(replace(config, quiet=config.quiet or not processes.leads), processes)
+
+
+def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | DryRun:
     run = Path(config.output)
     phases = read_phases(config.phases, config.sequence_length)
-    _check(config, corpus)
+    processes.all(lambda: _check(config, Corpus.open(config.corpus)))
+    corpus = Corpus.open(config.corpus)
+    processes.all(lambda: _same_corpus(processes, corpus))
+    tokenizer = corpus.tokenizer()
     tell_of_words(config, corpus.splits["train"], tokenizer)
     sizes = _model_config(config, tokenizer)
-    changes: list[str] = []
-    if not config.dry_run:
-        changes = claim(run, config, "pretrain.yaml", MAY_CHANGE, config.allow_changes, MUST_STAY)
-    seed_initial_weights(config.seed)
-    model = make_model(config.objective, sizes)
     sources = [
         training_source(config, corpus.splits["train"], tokenizer, phase.sequence_length)
         for phase in phases
     ]
+    _enough_micro_batches(config, sources, processes)
+    changes: list[str] = []
+    if not config.dry_run:
+        changes = processes.first(
+            lambda: claim(run, config, "pretrain.yaml", MAY_CHANGE, config.allow_changes, MUST_STAY)
+        )
+    seed_initial_weights(config.seed)
+    model = make_model(config.objective, sizes)
     for source in sources:
         say(describe(source.plan(0), source.options), config.quiet)
     objective = make_objective(config.objective)
@@ -139,7 +159,7 @@ def pretrain(config: PretrainConfig) -> PretrainResult | DryRun:
         return dry_run(config, model, objective, phases, sources, held_out, options)
 
     def evaluation(model: nn.Module) -> dict[str, float]:
-        return evaluate(model, held_out, objective)
+        return evaluate(model, held_out, objective, processes)
 
     wanted = evaluation if held_out else None
     steps, pace = fix_facts(
@@ -155,8 +175,10 @@ def pretrain(config: PretrainConfig) -> PretrainResult | DryRun:
             run,
             60 * (config.max_minutes or 0.0),
             wanted,
+            processes=processes,
         ),
         changes,
+        processes=processes,
     )
     result = train(
         model,
@@ -169,11 +191,10 @@ def pretrain(config: PretrainConfig) -> PretrainResult | DryRun:
         label="pretrain",
         pace=pace,
         notes=[f"continued with other options: {'; '.join(changes)}"] if changes else [],
+        witness=_witness(config, corpus, tokenizer, processes),
+        processes=processes,
     )
-    with writing_into(run) as partial:
-        save_checkpoint(model, partial)
-        tokenizer.save(partial)
-    write_pretraining_report(run)
+    processes.first(lambda: _write_result(run, model, tokenizer))
     ends = result.plan.phase_ends if result.plan else list(accumulate(phase_steps(phases, steps)))
     return PretrainResult(
         run=str(run),
@@ -187,6 +208,52 @@ def pretrain(config: PretrainConfig) -> PretrainResult | DryRun:
         resumed_from=result.resumed_from,
         dev=result.dev,
     )
+
+
+def _witness(
+    config: PretrainConfig, corpus: Corpus, tokenizer: Tokenizer, processes: Processes
+) -> Witness:
+    """What the run shows of itself: odd first losses, guesses on held-out sentences, the report."""
+    run = Path(config.output)
+    guesser = None
+    if "dev" in corpus.splits:
+        guesser = Guesser(corpus.splits["dev"], tokenizer, config.seed)
+        if processes.leads:
+            guesser.write(run)
+    return Witness(
+        first_step=lambda means: first_step_remarks(means, len(tokenizer)),
+        guesses=guesser if guesser is not None and guesser.sentences else None,
+        report=lambda: write_pretraining_report(run),
+    )
+
+
+def _write_result(run: Path, model: nn.Module, tokenizer: Tokenizer) -> None:
+    with writing_into(run) as partial:
+        save_checkpoint(model, partial)
+        tokenizer.save(partial)
+    write_pretraining_report(run)
+
+
+def _enough_micro_batches(
+    config: PretrainConfig, sources: Sequence[PretrainingSource], processes: Processes
+) -> None:
+    """Refuses more processes than a step has micro-batches, for some would have nothing to do."""
+    fewest = min(source.micro_batches for source in sources)
+    if fewest >= processes.count:
+        return
+    what = f"{config.batch_size} sequences make {fewest} of {config.micro_batch_size}"
+    if config.batch_tokens is not None:
+        what = f"{config.batch_tokens} tokens make {fewest}"
+    raise UserError(
+        f"{processes.count} processes share the micro-batches of a step and it has {fewest}: {what}"
+        "; start fewer processes, lower --micro-batch-size or raise the batch"
+    )
+
+
+def _same_corpus(processes: Processes, corpus: Corpus) -> None:
+    """Refuses a process whose machine has another corpus under the same name."""
+    if processes.first(lambda: corpus.identity) != corpus.identity:
+        raise UserError(f"{corpus.path} is not the corpus of process 0; copy that one here")
 
 
 def _identity(config: PretrainConfig) -> str:
@@ -227,6 +294,7 @@ def _train_options(config: PretrainConfig, steps: int) -> TrainOptions:
         keep_checkpoints=config.keep_checkpoints,
         keep_best=config.keep_best,
         activation_checkpointing=config.activation_checkpointing,
+        shard_optimizer=config.shard_optimizer,
         workers=config.workers,
         quiet=config.quiet,
     )

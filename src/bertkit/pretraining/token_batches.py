@@ -126,12 +126,13 @@ class TokenBatchSource(PretrainingSource):
         skipped = place - place // width * width
         return np.concatenate(found)[skipped : skipped + count]
 
-    def step(self, step: int) -> list[Batch]:
-        batches = []
-        for number in range(step * self.pieces_in_step, (step + 1) * self.pieces_in_step):
-            place = self.place(number)
-            batches.append(to_batch(self.build(place.epoch, self.rows(place))))
-        return batches
+    @property
+    def micro_batches(self) -> int:
+        return self.pieces_in_step
+
+    def batch(self, step: int, number: int) -> Batch:
+        place = self.place(step * self.pieces_in_step + number)
+        return to_batch(self.build(place.epoch, self.rows(place)))
 
     def state(self) -> dict[str, Any]:
         """Sizes of the epochs so far, which spares a restart from planning them again."""

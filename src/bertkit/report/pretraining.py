@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertkit.report.chart import Chart, Series, figure
+from bertkit.report.guesses import moments, read_sentences, sentence_cards
 from bertkit.report.log import Record, curve, last, read_records
 from bertkit.report.page import (
     Html,
@@ -52,10 +53,16 @@ LEARNING = (
     Metric("sop_accuracy", "Sentence order answered right", percent=True),
     Metric("loss", "Loss (sum of the objectives)"),
 )
+PERPLEXITIES = (
+    Metric("mlm_perplexity", "Perplexity of masked tokens"),
+    Metric("ltr_perplexity", "Perplexity of next tokens"),
+)
+"""Told as numbers: their curves, from tens of thousands downwards, are those of the losses."""
 MACHINERY = (
     Metric("learning_rate", "Learning rate", from_zero=True),
     Metric("gradient_norm", "Norm of the gradient before clipping", from_zero=True),
     Metric("tokens_per_second", "Tokens a second", from_zero=True),
+    Metric("padding", "Padding among the places that attention computes", True, from_zero=True),
 )
 
 
@@ -68,6 +75,7 @@ def write_pretraining_report(run: Path) -> Path:
     sections = [
         Section("In numbers", [facts(summary(records))]),
         Section("What it learned", [learning_charts(records)]),
+        Section("Held-out sentences", sentence_cards(read_sentences(run), moments(records))),
         Section("How it ran", [charts(*(metric_figure(records, one) for one in MACHINERY))]),
         Section("Notes of the run", [paragraph(note) for note in notes(records)]),
         Section("Configuration", configuration(run)),
@@ -109,15 +117,18 @@ def summary(records: Sequence[Record]) -> list[tuple[str, str]]:
         ("seconds", "Time", duration),
     ):
         values = [
-            record[key] for record in records if record.get("kind") != "note" and key in record
+            record[key]
+            for record in records
+            if record.get("kind") in ("train", "dev") and key in record
         ]
         if values:
             pairs.append((name, say(max(values))))
-    for metric in LEARNING:
+    for metric in (*LEARNING, *PERPLEXITIES):
         for kind, where in (("dev", "held-out"), ("train", "training")):
             value = last(records, kind, metric.key)
             if value is not None:
-                text = percent(value) if metric.percent else f"{value:.3f}"
+                digits = 1 if metric in PERPLEXITIES else 3
+                text = percent(value) if metric.percent else f"{value:.{digits}f}"
                 pairs.append((metric.title, f"{text} ({where})"))
                 break
     return pairs

@@ -14,7 +14,7 @@ import torch
 from bertkit.model.batch import FlatBatch
 from bertkit.tasks.task import Features
 from bertkit.training.batch import Batch
-from bertkit.training.loop import BatchSource
+from bertkit.training.objective import BatchSource
 from bertkit.training.seeds import derived_seed
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,13 +28,13 @@ class Batch:
         )
 
 
-def save_batches(batches: Sequence[Batch], path: Path) -> None:
-    """Writes micro-batches for inspection: tensors named `0/token_ids`, `0/bounds`, ...
+def save_batches(batches: Mapping[int, Batch], path: Path) -> None:
+    """Writes micro-batches for inspection, by their numbers: `0/token_ids`, `0/bounds`, ...
 
     Raises UserError when the disk is full.
     """
     tensors: dict[str, Tensor] = {}
-    for number, batch in enumerate(batches):
+    for number, batch in batches.items():
         inputs = batch.inputs
         of_batch = {
             "token_ids": inputs.token_ids,

@@ -265,16 +265,16 @@ class Pace:
         """Whether a restart point should be written after `done` steps to look again."""
         return 0 < self.plan.next_check <= done
 
-    def look(self, done: int) -> bool:
-        """Looks again, at a restart point; True when the plan has another number of steps now."""
+    def look(self, done: int) -> Plan:
+        """Looks again, at a restart point; the plan from now on, perhaps of other steps."""
         if not self.due(done) and done - self._checked < self.plan.steps / MOST_CHECKS:
-            return False
+            return self.plan
         self._checked = done
         before = self.plan
         costs = self._seen(before.costs)
         used = self.seconds() + costs.restart_point
         self.plan = self.budget.check(replace(before, costs=costs), done, used)
-        return self.plan.steps != before.steps
+        return self.plan
 
     def _part(self) -> float:
         """Seconds since the last call."""

@@ -19,9 +19,11 @@ from bertkit.training.allocator import keep_memory
 from bertkit.training.budget import Costs
 from bertkit.training.checkpoint import save_restart_point
 from bertkit.training.config import TrainOptions
-from bertkit.training.loop import BatchSource, Evaluate, Objective, update
-from bertkit.training.optimizer import make_optimizer
+from bertkit.training.objective import BatchSource, Evaluate, Objective
+from bertkit.training.optimizer import make_optimizer, moments
 from bertkit.training.precision import compute_dtype
+from bertkit.training.processes import Processes, alone
+from bertkit.training.update import Updater
 
 WARM_STEPS = 2
 MEASURED_SECONDS = 6.0
@@ -41,23 +43,26 @@ def measure(
     seconds: float,
     evaluate: Evaluate | None = None,
     clock: Callable[[], float] = time.monotonic,
+    processes: Processes | None = None,
 ) -> Costs:
     """Measures each phase at its own length, an evaluation and a restart point.
 
-    A copy of `model` is trained; the folder `run` is left as it was.
+    A copy of `model` is trained; the folder `run` is left as it was. Many processes measure
+    together, and the first one's clock counts.
 
     Args:
         seconds: the budget; a small share of it is used.
     """
+    processes = processes or alone()
     keep_memory()
-    trial = copy.deepcopy(model)
-    set_compute_dtype(trial, compute_dtype(options.precision, next(trial.parameters()).device))
+    trial = copy.deepcopy(model).to(processes.device)
+    set_compute_dtype(trial, compute_dtype(options.precision, processes.device))
     set_activation_checkpointing(trial, options.activation_checkpointing)
-    optimizer = make_optimizer(trial, options)
+    optimizer = make_optimizer(trial, options, processes)
+    update = Updater(trial, objective, optimizer, processes)
     most = BUDGET_SHARE * seconds / len(phases)
     steps = tuple(
-        seconds_per_step(trial, objective, source, optimizer, options, most, clock)
-        for source in phases
+        seconds_per_step(update, source, options, most, clock, processes) for source in phases
     )
     evaluation = 0.0
     if evaluate is not None:
@@ -67,40 +72,39 @@ def measure(
             evaluate(trial)
         evaluation = clock() - began
     point = 0.0
-    if options.checkpoint_steps:
+    state = moments(trial, optimizer, processes)
+    if options.checkpoint_steps and processes.leads:
         for old in run.glob(".trial-*"):  # of a calibration that was killed
             shutil.rmtree(old, ignore_errors=True)
         began = clock()
         with disk_errors(run), tempfile.TemporaryDirectory(dir=run, prefix=".trial-") as folder:
-            save_restart_point(Path(folder), 0, trial, optimizer, {}, keep=1)
+            save_restart_point(Path(folder), 0, trial, state, {}, keep=1)
         point = clock() - began
-    return Costs(steps, evaluation, point)
+    return processes.first(lambda: Costs(steps, evaluation, point))
 
 
 def seconds_per_step(
-    model: nn.Module,
-    objective: Objective,
+    update: Updater,
     source: BatchSource,
-    optimizer: torch.optim.Optimizer,
     options: TrainOptions,
     most: float,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float],
+    processes: Processes,
 ) -> float:
-    """Seconds that the median step takes here, batches included; it trains `model`.
+    """Seconds that the median step takes here, batches included; it trains the model.
 
     The median, for one slow moment should not count. Takes about `most` seconds at most.
     """
-    model.train()
+    update.model.train()
     started = clock()
     measured: list[float] = []
-    step = 0
+    step, before = 0, 0.0
     while True:
-        began = clock()
-        update(model, objective, source.step(step), optimizer, step, options)
-        now = clock()
-        if step >= WARM_STEPS or (step and now - started >= most):
-            measured.append(now - began)
-        step += 1
+        update(step, source.share(step, processes.rank, processes.count), options)
+        (elapsed,) = processes.largest([clock() - started])  # the same number everywhere
+        if step >= WARM_STEPS or (step and elapsed >= most):
+            measured.append(elapsed - before)
+        step, before = step + 1, elapsed
         enough = len(measured) >= MEASURED_STEPS and sum(measured) >= MEASURED_SECONDS
-        if enough or (measured and now - started >= most):
+        if enough or (measured and elapsed >= most):
             return median(measured)

@@ -23,13 +23,14 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
 from bertkit.errors import UserError
 from bertkit.files import disk_errors, sha256, writing
 from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
 from bertkit.progress import say
-from bertkit.training.optimizer import moments, restore_moments
+from bertkit.training.optimizer import restore_moments
+from bertkit.training.processes import Processes, alone
 
 FOLDER = "checkpoints"
 BEST = "best"
@@ -53,9 +54,10 @@ class RestartPoint:
     more: dict[str, Any]
 
 
-def environment() -> dict[str, Any]:
+def environment(processes: int) -> dict[str, Any]:
     """What must stay the same for a continued run to be the same bit for bit."""
     return {
+        "processes": processes,
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "processor": torch.backends.cpu.get_cpu_capability(),
@@ -66,31 +68,33 @@ def save_restart_point(
     run: Path,
     step: int,
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    moments: dict[str, Tensor],
     source: dict[str, Any],
     keep: int,
     companions: Callable[[Path], None] | None = None,
     more: dict[str, Any] | None = None,
     name: str | None = None,
+    processes: int = 1,
 ) -> Path:
     """Writes the restart point of `step` finished steps; leaves the newest `keep` on disk.
 
-    `companions` writes what should lie beside the weights, the tokenizer for example; `more` goes
-    into its state; `name` is its folder's, instead of the step. Raises UserError when the disk is
+    `moments` is the optimizer's state, `companions` writes what should lie beside the weights, the
+    tokenizer for example; `more` goes into its state; `name` is its folder's, instead of the step;
+    `processes` is how many the run has. Raises UserError when the disk is
     full or too small for it, which is looked at first; the older points stay.
     """
     folder = run / FOLDER / (name or f"step-{step:08d}")
-    check_space(run, point_bytes(model, optimizer), f"the restart point of step {step}")
+    check_space(run, point_bytes(model, moments), f"the restart point of step {step}")
     with writing(folder) as partial:
         partial.mkdir()
         save_checkpoint(model, partial)
-        save_file(moments(model, optimizer), partial / _OPTIMIZER)
+        save_file(moments, partial / _OPTIMIZER)
         if companions is not None:
             companions(partial)
         state = {
             "step": step,
             "source": source,
-            "environment": environment(),
+            "environment": environment(processes),
             "more": more or {},
             "sha256": {
                 path.name: sha256(path) for path in sorted(partial.iterdir()) if path.is_file()
@@ -102,13 +106,12 @@ def save_restart_point(
     return folder
 
 
-def point_bytes(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> int:
+def point_bytes(model: nn.Module, moments: dict[str, Tensor] | None = None) -> int:
     """Bytes of a restart point: the weights and the optimizer's state, two moments at first."""
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
-    if optimizer is None or not optimizer.state:
+    if not moments:
         return 3 * weights
-    tensors = (value for state in optimizer.state.values() for value in state.values())
-    return weights + sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return weights + sum(tensor.numel() * tensor.element_size() for tensor in moments.values())
 
 
 def check_space(folder: Path, needed: int, what: str) -> None:
@@ -167,18 +170,36 @@ def newest_restart_point(run: Path) -> RestartPoint | None:
     return None
 
 
-def restore(point: RestartPoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Puts the weights and the optimizer's state of a restart point into place."""
-    loaded = load_checkpoint(point.path)
-    model.load_state_dict(loaded.model.state_dict())
-    restore_moments(model, optimizer, load_file(point.path / _OPTIMIZER))
-    now = environment()
+def restore(
+    point: RestartPoint,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    processes: Processes | None = None,
+) -> None:
+    """Puts the weights and the optimizer's state of a restart point into place.
+
+    The first process reads them and sends them to the others.
+    """
+    processes = processes or alone()
+    tensors: dict[str, Tensor] = {}
+
+    def read() -> dict[str, tuple[torch.Size, torch.dtype]]:
+        model.load_state_dict(load_checkpoint(point.path).model.state_dict())
+        tensors.update(load_file(point.path / _OPTIMIZER))
+        return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+
+    for name, (shape, dtype) in processes.first(read).items():
+        if not processes.leads:
+            tensors[name] = torch.empty(shape, dtype=dtype)
+        tensors[name] = tensors[name].to(processes.device)
+    processes.spread([*model.state_dict().values(), *tensors.values()])
+    restore_moments(model, optimizer, tensors)
     changed = [
         f"{name} {point.environment.get(name)} before, {value} now"
-        for name, value in now.items()
-        if point.environment.get(name) != value
+        for name, value in environment(processes.count).items()
+        if point.environment.get(name, 1) != value
     ]
-    if changed:
+    if changed and processes.leads:
         say(f"continuing, but not bit for bit: {'; '.join(changed)}")
 
 

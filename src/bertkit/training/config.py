@@ -31,6 +31,8 @@ class TrainOptions:
         keep_best: also keep the restart point with the lowest held-out loss.
         activation_checkpointing: remember each layer's input only and compute the rest again in
             the backward pass: less memory, a third more work, the same numbers.
+        shard_optimizer: with many processes, each keeps the optimizer's moments of its share of the
+            parameters only.
         workers: threads that build batches in the background, 0 builds them between the steps;
             the batches are the same.
     """
@@ -55,5 +57,6 @@ class TrainOptions:
     keep_checkpoints: int = 2
     keep_best: bool = False
     activation_checkpointing: bool = False
+    shard_optimizer: bool = False
     workers: int = 1
     quiet: bool = False

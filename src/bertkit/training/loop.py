@@ -1,29 +1,28 @@
 """The one training loop: an objective, a source of micro-batches, and everything around them.
 
-A step is a list of micro-batches. Each loss is divided by its count over the whole step, so that
-how a step is cut into micro-batches changes nothing but the order of sums. The loop clips the
-global gradient norm, updates, logs, evaluates, writes restart points, and continues from the
-newest one when the run is started again.
+It updates the weights (`update.py`), logs, evaluates, writes restart points, and continues from the
+newest one when the run is started again. Of many processes (`processes.py`) all go the same steps;
+the first one writes and speaks.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from abc import ABC, abstractmethod
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from bertkit.errors import Interrupted, UserError
 from bertkit.model.encoder import set_activation_checkpointing, set_compute_dtype
 from bertkit.progress import Progress, say
 from bertkit.training.allocator import keep_memory, release_memory
-from bertkit.training.batch import Batch, save_batches
+from bertkit.training.batch import save_batches
 from bertkit.training.budget import Pace, Plan
 from bertkit.training.checkpoint import (
     BEST,
@@ -37,58 +36,14 @@ from bertkit.training.config import TrainOptions
 from bertkit.training.interrupt import InterruptGuard
 from bertkit.training.log import RunLog
 from bertkit.training.meter import Meter
-from bertkit.training.optimizer import make_optimizer
+from bertkit.training.objective import BatchSource, Evaluate, LossSums, Objective
+from bertkit.training.optimizer import make_optimizer, moments
 from bertkit.training.precision import compute_dtype
 from bertkit.training.prefetch import prefetched
-from bertkit.training.schedule import learning_rate
-from bertkit.training.seeds import seed_micro_batch
+from bertkit.training.processes import Processes, alone
+from bertkit.training.update import NotFiniteError, Numbered, Updater
 
-
-@dataclass
-class LossSums:
-    """What an objective makes of one micro-batch.
-
-    Attributes:
-        losses: scalar sums, under the names that `Objective.counts` counts.
-        metrics: name -> (sum, count), for the log only.
-    """
-
-    losses: dict[str, Tensor]
-    metrics: dict[str, tuple[Tensor | float, int]] = field(default_factory=dict)
-
-
-class Objective(Protocol):
-    """A training objective: what a micro-batch costs."""
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        """How many terms each loss of the batch sums; known before the forward pass."""
-        ...
-
-    def __call__(self, model: nn.Module, batch: Batch) -> LossSums: ...
-
-
-class BatchSource(ABC):
-    """Where micro-batches come from.
-
-    `step` must be a pure function of its argument that several threads may call at once.
-    """
-
-    @abstractmethod
-    def step(self, step: int) -> list[Batch]:
-        """The micro-batches of a step, counted from 0."""
-
-    def state(self) -> dict[str, Any]:
-        """What spares a restarted run the work of finding its place again; may be empty."""
-        return {}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Takes back what `state` returned."""
-
-    def set_ends(self, ends: Sequence[int]) -> None:
-        """Takes the steps at which the phases of a run with a budget end; they may change."""
-
-
-Evaluate = Callable[[nn.Module], dict[str, float]]
+__all__ = ["BatchSource", "Evaluate", "LossSums", "Objective", "TrainResult", "train"]
 
 
 @dataclass
@@ -109,8 +64,19 @@ class TrainResult:
     plan: Plan | None = None
 
 
-class NotFiniteError(UserError):
-    """The loss or the gradient of a step is not finite; the weights are those before the step."""
+@dataclass
+class Witness:
+    """What a run shows of itself on the way; the first process calls these.
+
+    Attributes:
+        first_step: what to say about the means of the first step of all, in words.
+        guesses: what the model says now, for the log; called with each restart point.
+        report: called when a restart point or the end has been written.
+    """
+
+    first_step: Callable[[dict[str, float]], list[str]] | None = None
+    guesses: Callable[[nn.Module], dict[str, Any]] | None = None
+    report: Callable[[], object] | None = None
 
 
 def train(
@@ -124,6 +90,8 @@ def train(
     label: str = "train",
     pace: Pace | None = None,
     notes: Sequence[str] = (),
+    witness: Witness | None = None,
+    processes: Processes | None = None,
 ) -> TrainResult:
     """Trains `model` in place, from the newest restart point in `run` if there is one.
 
@@ -134,23 +102,29 @@ def train(
         label: the name on the progress bar.
         pace: keeps to a budget of time; its plan goes before the steps of `options`.
         notes: go to the log where this part of the run begins.
+        witness: what to show on the way.
+        processes: those that train this run together; by default this one alone.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM, once a restart point is written.
         UserError: the loss is no longer finite, or a restart point cannot be written or read.
     """
+    processes, witness = processes or alone(), witness or Witness()
+    options = replace(options, quiet=options.quiet or not processes.leads)
     keep_memory()
-    set_compute_dtype(model, compute_dtype(options.precision, next(model.parameters()).device))
+    model.to(processes.device)
+    set_compute_dtype(model, compute_dtype(options.precision, processes.device))
     set_activation_checkpointing(model, options.activation_checkpointing)
-    optimizer = make_optimizer(model, options)
-    point = newest_restart_point(run)
+    optimizer = make_optimizer(model, options, processes)
+    point = processes.first(lambda: newest_restart_point(run))
     first = 0
     if point is not None:
-        restore(point, model, optimizer)
+        restore(point, model, optimizer, processes)
         source.restore(point.source)
         first = point.step
     if pace is not None:
         pace.start(first, point.more.get("budget") if point is not None else None)
+        pace.plan = processes.first(lambda: pace.plan)
         options = _planned(options, source, pace.plan)
     if first > options.steps:
         raise UserError(
@@ -160,43 +134,64 @@ def train(
     if first:
         say(f"continuing from step {first} of {options.steps}", options.quiet)
     if options.checkpoint_steps:
-        check_space_for_run(run, model, options.keep_checkpoints, options.keep_best)
-    log = RunLog(run, first)
+        processes.first(
+            lambda: check_space_for_run(run, model, options.keep_checkpoints, options.keep_best)
+        )
+    log = RunLog(run, first) if processes.leads else None
+
+    def write(kind: str, step: int, **values: Any) -> None:
+        if log is not None:
+            log.write(kind, step, **values)
+
     for note in notes:
-        log.write("note", first, text=note)
-    meter = Meter(log.newest("seconds"), int(log.newest("tokens")))
-    best = best_loss(run) if options.keep_best else None
+        write("note", first, text=note)
+    meter = Meter(log.newest("seconds"), int(log.newest("tokens"))) if log else Meter()
+    best = processes.first(lambda: best_loss(run)) if options.keep_best else None
     dev: dict[str, float] = {}
 
     def save(step: int, name: str | None = None) -> None:
         more: dict[str, Any] = {"loss": dev["loss"]} if name == BEST else {}
         if pace is not None:
             more["budget"] = pace.state()
-        save_restart_point(
-            run,
-            step,
-            model,
-            optimizer,
-            source.state(),
-            options.keep_checkpoints,
-            companions,
-            more,
-            name,
+        state = moments(model, optimizer, processes)
+        processes.first(
+            lambda: save_restart_point(
+                run,
+                step,
+                model,
+                state,
+                source.state(),
+                options.keep_checkpoints,
+                companions,
+                more,
+                name,
+                processes.count,
+            )
         )
 
     def evaluate_now(step: int) -> dict[str, float]:
         assert evaluate is not None
-        with meter.paused():
-            model.eval()
-            with torch.inference_mode():
-                values = evaluate(model)
-            model.train()
-        log.write("dev", step, seconds=round(meter.seconds(), 2), **values)
+        with meter.paused(), _evaluating(model):
+            values = evaluate(model)
+        write("dev", step, seconds=round(meter.seconds(), 2), **values)
         return values
 
+    def show(step: int) -> None:
+        if not processes.leads:
+            return
+        with meter.paused(), _evaluating(model):
+            if witness.guesses is not None:
+                write("guesses", step, **witness.guesses(model))
+            if witness.report is not None:
+                witness.report()
+
+    def batches_of(step: int) -> Numbered:
+        return source.share(step, processes.rank, processes.count)
+
     model.train()
+    update = Updater(model, objective, optimizer, processes)
     done = first
-    stream = prefetched(source.step, done, options.steps, options.workers)
+    stream = prefetched(batches_of, done, options.steps, options.workers)
     try:
         with (
             InterruptGuard() as guard,
@@ -207,22 +202,31 @@ def train(
             while done < options.steps:
                 step, batches = next(stream)
                 try:
-                    values = update(model, objective, batches, optimizer, step, options)
+                    values = update(step, batches, options)
                 except NotFiniteError as error:
-                    raise _stopped(error, run, step, batches) from error
-                meter.add(values, sum(batch.inputs.tokens for batch in batches))
+                    raise _stopped(error, run, step, batches, processes) from error
+                meter.add(values, int(values.pop("tokens")[0]))
                 done = step + 1
                 last = done == options.steps
-                stopping = guard.received is not None and not last
-                saving = stopping or bool(
-                    options.checkpoint_steps and (done % options.checkpoint_steps == 0 or last)
-                )
                 if pace is not None:
                     pace.stepped(step)
-                    saving = saving or pace.due(done)
+                # What one process alone is told, by a signal or a clock, all are told.
+                received, due = processes.largest(
+                    [guard.received or 0, processes.leads and pace is not None and pace.due(done)]
+                )
+                stopping = bool(received) and not last
+                regular = options.checkpoint_steps and (
+                    done % options.checkpoint_steps == 0 or last
+                )
+                saving = bool(stopping or regular or due)
                 # A restart point closes a window of the log, so that none is lost or told twice.
                 if done % options.log_steps == 0 or last or saving:
-                    log.write("train", done, **meter.window())
+                    write("train", done, **meter.window())
+                if step == 0 and witness.first_step is not None and processes.leads:
+                    means = {name: total / count for name, (total, count) in values.items()}
+                    for text in witness.first_step(means):
+                        write("note", done, text=text)
+                        say(text, options.quiet)
                 progress.advance(1, meter.detail())
                 if evaluate is not None and (
                     last or (options.evaluate_steps and done % options.evaluate_steps == 0)
@@ -233,38 +237,54 @@ def train(
                     if options.keep_best and dev["loss"] < (math.inf if best is None else best):
                         best = dev["loss"]
                         save(done, BEST)
-                if pace is not None and saving and not (stopping or last) and pace.look(done):
-                    stream.close()
-                    before, options = options.steps, _planned(options, source, pace.plan)
-                    text = (
-                        f"{options.steps} steps instead of {before} fit the minutes, at "
-                        + " and ".join(f"{each:.3g}" for each in pace.plan.costs.steps)
-                        + " s a step"
-                    )
-                    log.write("note", done, text=text)
-                    say(f"after step {done}: {text}", options.quiet)
-                    progress.resize(options.steps)
-                    stream = prefetched(source.step, done, options.steps, options.workers)
+                if pace is not None and saving and not (stopping or last):
+                    before = options.steps
+                    pace.plan = processes.first(functools.partial(pace.look, done))
+                    if pace.plan.steps != before:
+                        stream.close()
+                        options = _planned(options, source, pace.plan)
+                        text = (
+                            f"{options.steps} steps instead of {before} fit the minutes, at "
+                            + " and ".join(f"{each:.3g}" for each in pace.plan.costs.steps)
+                            + " s a step"
+                        )
+                        write("note", done, text=text)
+                        say(f"after step {done}: {text}", options.quiet)
+                        progress.resize(options.steps)
+                        stream = prefetched(batches_of, done, options.steps, options.workers)
+                if saving or last:
+                    show(done)
                 if saving:
                     save(done)
                 if pace is not None:
                     pace.saved()
                 if stopping:
-                    assert guard.received is not None
                     raise Interrupted(
                         f"stopped after step {done} of {options.steps}, all of it saved in {run}; "
                         "run the same command again to go on",
-                        guard.received,
+                        int(received),
                     )
             if evaluate is not None and first == options.steps:
                 dev = evaluate_now(first)
     finally:
         stream.close()
-        log.close()
+        if log is not None:
+            log.close()
         optimizer.state.clear()
         release_memory()
     plan = pace.plan if pace is not None else None
     return TrainResult(options.steps, meter.seconds(), first, dev, plan)
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """The model without dropout and without gradients."""
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        model.train()
 
 
 def _planned(options: TrainOptions, source: BatchSource, plan: Plan) -> TrainOptions:
@@ -273,63 +293,13 @@ def _planned(options: TrainOptions, source: BatchSource, plan: Plan) -> TrainOpt
     return replace(options, steps=plan.steps, warmup_steps=plan.warmup_steps)
 
 
-def update(
-    model: nn.Module,
-    objective: Objective,
-    batches: list[Batch],
-    optimizer: torch.optim.Optimizer,
-    step: int,
-    options: TrainOptions,
-) -> dict[str, tuple[float, float]]:
-    """One update of the weights.
-
-    Returns name -> (sum, count) for the log: each loss, each metric, `gradient_norm` and
-    `learning_rate`. Raises NotFiniteError when the loss or the gradient is not finite; the
-    weights are then still those of the step before.
-    """
-    device = next(model.parameters()).device
-    totals: dict[str, int] = defaultdict(int)
-    for batch in batches:
-        for name, count in objective.counts(batch).items():
-            totals[name] += count
-    logged: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for number, batch in enumerate(batches):
-        seed_micro_batch(options.seed, step, number)
-        sums = objective(model, batch.to(device))
-        loss = torch.stack(
-            [sums.losses[name].float() / total for name, total in totals.items() if total]
-        ).sum()
-        loss.backward()
-        for name, value in sums.losses.items():
-            logged[f"{name}_loss"][0] += float(value.detach())
-        for name, (metric, count) in sums.metrics.items():
-            logged[name][0] += float(metric)
-            logged[name][1] += count
-    for name, total in totals.items():
-        logged[f"{name}_loss"][1] = total
-    norm = torch.nn.utils.clip_grad_norm_(
-        model.parameters(), options.clip_norm or float("inf"), foreach=True
-    )
-    total_loss = sum(logged[f"{name}_loss"][0] / total for name, total in totals.items() if total)
-    if not torch.isfinite(norm) or not math.isfinite(total_loss):
-        what = "gradient" if math.isfinite(total_loss) else "loss"
-        raise NotFiniteError(f"the {what} is no longer finite at step {step + 1}")
-    rate = learning_rate(step, options)
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    values = {name: (total, count) for name, (total, count) in logged.items()}
-    values["loss"] = (total_loss, 1)
-    values["gradient_norm"] = (float(norm), 1)
-    values["learning_rate"] = (rate, 1)
-    return values
-
-
-def _stopped(error: NotFiniteError, run: Path, step: int, batches: list[Batch]) -> UserError:
+def _stopped(
+    error: NotFiniteError, run: Path, step: int, batches: Numbered, processes: Processes
+) -> UserError:
     """Writes the batch that ended a run and says where, and what to do."""
-    path = run / f"not-finite-step-{step + 1:08d}.safetensors"
-    save_batches(batches, path)
+    of = f"-process-{processes.rank}" if processes.count > 1 else ""
+    path = run / f"not-finite-step-{step + 1:08d}{of}.safetensors"
+    save_batches(dict(batches), path)
     point = newest_restart_point(run)
     good = "none was" if point is None else f"that of step {point.step} is"
     return UserError(

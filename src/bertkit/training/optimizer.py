@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from bertkit.training.config import TrainOptions
+from bertkit.training.config import OptimizerName, TrainOptions
+from bertkit.training.processes import Processes
 
 
 def decays(parameter: torch.Tensor) -> bool:
@@ -26,8 +27,14 @@ def decays(parameter: torch.Tensor) -> bool:
     return parameter.ndim >= 2
 
 
-def make_optimizer(model: nn.Module, options: TrainOptions) -> torch.optim.Optimizer:
-    """The optimizer that `options` names, over the parameters that need gradients."""
+def make_optimizer(
+    model: nn.Module, options: TrainOptions, processes: Processes | None = None
+) -> torch.optim.Optimizer:
+    """The optimizer that `options` names, over the parameters that need gradients.
+
+    With `options.shard_optimizer` each of many processes keeps the moments of its share of the
+    parameters, updates these and sends them to the others.
+    """
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [
         {
@@ -36,14 +43,19 @@ def make_optimizer(model: nn.Module, options: TrainOptions) -> torch.optim.Optim
         },
         {"params": [p for _, p in named if not decays(p)], "weight_decay": 0.0},
     ]
-    betas = (options.beta1, options.beta2)
-    if options.optimizer == "adam-paper":
-        return PaperAdam(groups, options.learning_rate, betas, options.epsilon)
-    if options.optimizer == "lamb":
-        return Lamb(groups, options.learning_rate, betas, options.epsilon)
-    return torch.optim.AdamW(
-        groups, lr=options.learning_rate, betas=betas, eps=options.epsilon, fused=True
-    )
+    settings: dict[str, Any] = {
+        "lr": options.learning_rate,
+        "betas": (options.beta1, options.beta2),
+        "eps": options.epsilon,
+    }
+    if options.optimizer == "adamw":
+        settings["fused"] = True
+    kind = _KINDS[options.optimizer]
+    if options.shard_optimizer and processes is not None and processes.count > 1:
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+
+        return ZeroRedundancyOptimizer(groups, kind, **settings)
+    return kind(groups, **settings)
 
 
 class _Moments(torch.optim.Optimizer):
@@ -52,11 +64,11 @@ class _Moments(torch.optim.Optimizer):
     def __init__(
         self,
         groups: list[dict[str, Any]],
-        learning_rate: float,
+        lr: float,
         betas: tuple[float, float],
-        epsilon: float,
+        eps: float,
     ) -> None:
-        super().__init__(groups, {"lr": learning_rate, "betas": betas, "eps": epsilon})
+        super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -139,20 +151,47 @@ class Lamb(_Moments):
             parameter.add_(update, alpha=-group["lr"] * trust)
 
 
-def moments(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """The optimizer's state as flat named tensors: `<parameter>/exp_avg`, ..."""
-    return {
+_KINDS: dict[OptimizerName, Any] = {
+    "adamw": torch.optim.AdamW,
+    "adam-paper": PaperAdam,
+    "lamb": Lamb,
+}
+
+
+def moments(
+    model: nn.Module, optimizer: torch.optim.Optimizer, processes: Processes | None = None
+) -> dict[str, torch.Tensor]:
+    """The optimizer's state as flat named tensors: `<parameter>/exp_avg`, ...
+
+    Where it is sharded over processes, all of them must call this, and the first gets it whole.
+    """
+    own = _own(optimizer)
+    part = {
         f"{name}/{key}": value
         for name, parameter in model.named_parameters()
-        for key, value in optimizer.state.get(parameter, {}).items()
+        for key, value in own.state.get(parameter, {}).items()
     }
+    if processes is None or own is optimizer:
+        return part
+    parts: list[Any] | None = [None] * processes.count if processes.leads else None
+    torch.distributed.gather_object(part, parts, dst=0)
+    return {name: value for one in parts or [] for name, value in one.items()}
 
 
 def restore_moments(
     model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]
 ) -> None:
-    """Puts back what `moments` returned."""
+    """Puts back what `moments` returned, or this process's part of it."""
+    own = _own(optimizer)
+    kept = {id(p) for group in own.param_groups for p in group["params"]}
     parameters = dict(model.named_parameters())
     for name, value in tensors.items():
         parameter, _, key = name.rpartition("/")
-        optimizer.state[parameters[parameter]][key] = value
+        if id(parameters[parameter]) in kept:
+            own.state[parameters[parameter]][key] = value
+
+
+def _own(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """The part of a sharded optimizer that this process has; another optimizer as it is."""
+    own: torch.optim.Optimizer = getattr(optimizer, "optim", optimizer)
+    return own
