@@ -26,6 +26,7 @@ import bertkit
 from bertkit.arguments import help_text, parse, table
 from bertkit.errors import Interrupted, UserError
 from bertkit.files import explain
+from bertkit.progress import speaks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +171,7 @@ def run(name: str, config_class: type, function: Callable[[Any], Any], arguments
             text = json.dumps(_plain(dataclasses.asdict(result)), ensure_ascii=False, indent=2)
         else:
             text = str(result)
-        if text:
+        if text and speaks():
             print(text)
         return 0
     except BrokenPipeError:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import threading
+import time
 from types import FrameType, TracebackType
+
+SAME_SIGNAL = 1.0
+"""Seconds within which two signals are one."""
 
 
 class InterruptGuard:
     """While it is open, the first Ctrl-C or SIGTERM is only noted in `received`.
 
-    A second one interrupts at once, for a step may be long. Outside the main thread Python
+    A second one interrupts at once, for a step may be long; within a second it is taken for the
+    same one, which a terminal and torchrun both pass on. Outside the main thread Python
     delivers no signals, and in a worker process the parent decides: there the guard does nothing.
     """
 
@@ -19,6 +24,7 @@ class InterruptGuard:
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self._at = 0.0
         self._previous: dict[int, object] = {}
 
     def __enter__(self) -> InterruptGuard:
@@ -38,6 +44,7 @@ class InterruptGuard:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.received is not None:
+        if self.received is None:
+            self.received, self._at = number, time.monotonic()
+        elif time.monotonic() - self._at > SAME_SIGNAL:
             raise KeyboardInterrupt
-        self.received = number

@@ -10,7 +10,9 @@ its disk, it tells the others. Without `torchrun` there is one process and nothi
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -146,7 +148,9 @@ def joined() -> Iterator[Processes]:
         world_size=count,
         timeout=PATIENCE,
     )
-    store.set(f"place/{rank}", f"process {rank} of {count} (pid {os.getpid()} on {_host()})")
+    store.set(
+        f"place/{rank}", f"process {rank} of {count} (pid {os.getpid()} on {socket.gethostname()})"
+    )
     try:
         yield Processes(rank, count, device)
     except (UserError, Interrupted) as error:
@@ -156,14 +160,16 @@ def joined() -> Iterator[Processes]:
             raise SystemExit(code) from None
         raise
     except RuntimeError as error:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends those that are left
         store.set(f"alive/{rank}", "")
-        gone = [other for other in range(count) if _heard(store, f"alive/{other}") is None]
+        _heard(store, *(f"alive/{other}" for other in range(count)))
+        gone = [other for other in range(count) if not store.check([f"alive/{other}"])]
         if not gone or isinstance(error, torch.OutOfMemoryError):
             raise
-        names = ", ".join(_heard(store, f"place/{other}") or f"process {other}" for other in gone)
-        first_left = min(set(range(count)) - set(gone))
-        if rank != first_left:
+        if rank != min(set(range(count)) - set(gone)):
             raise SystemExit(2) from None
+        names = ", ".join(store.get(f"place/{other}").decode() for other in gone)
         raise GoneError(
             f"{names} ended or cannot be reached, so the others stop too; the same command goes on "
             "from the newest restart point"
@@ -172,14 +178,11 @@ def joined() -> Iterator[Processes]:
         torch.distributed.destroy_process_group()
 
 
-def _heard(store: Any, key: str) -> str | None:
-    """What another process says under `key`, if it does within some seconds."""
+def _heard(store: Any, *keys: str) -> str | None:
+    """What another process says under the last of the keys, once all of them are there; None
+    where they are not within some seconds."""
     try:
-        store.wait([key], ROLL_CALL)
-        return cast(str, store.get(key).decode())
+        store.wait(list(keys), ROLL_CALL)
+        return cast(str, store.get(keys[-1]).decode())
     except (RuntimeError, ValueError):
         return None
-
-
-def _host() -> str:
-    return socket.gethostname()

@@ -57,9 +57,7 @@ class Updater:
         self.processes = processes or alone()
         self._forward: nn.Module = _Forward(model, objective)
         if self.processes.count > 1:
-            self._forward = DistributedDataParallel(
-                self._forward, broadcast_buffers=False, gradient_as_bucket_view=True
-            )
+            self._forward = DistributedDataParallel(self._forward, gradient_as_bucket_view=True)
 
     def __call__(
         self, step: int, batches: Numbered, options: TrainOptions
