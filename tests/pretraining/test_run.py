@@ -32,61 +32,12 @@ from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
 from bertkit.training.checkpoint import FOLDER
 from bertkit.training.log import read_log
-
-WORDS = [
-    *("the", "man", "woman", "dog", "cat", "house", "river", "went", "came", "saw", "ran"),
-    *("to", "of", "and", "a", "good", "bad", "red", "big"),
-]
-
-
-def write_text(path: Path, documents: int) -> None:
-    generator = random.Random(0)
-    lines = []
-    for _ in range(documents):
-        topic = generator.sample(WORDS, 6)
-        for _ in range(generator.randint(4, 12)):
-            lines.append(" ".join(generator.choices(topic, k=generator.randint(4, 9))) + ".")
-        lines.append("")
-    path.write_text("\n".join(lines), encoding="utf-8")
+from tests.pretraining.small_run import configuration, flags, small_corpus
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Tokenizer) -> Path:
-    folder = tmp_path_factory.mktemp("corpus")
-    write_text(folder / "text.txt", 120)
-    (folder / "vocab").mkdir()
-    tiny_tokenizer.save(folder / "vocab")
-    prepare(
-        PrepareConfig(
-            inputs=[str(folder / "text.txt")],
-            vocab=str(folder / "vocab"),
-            output=str(folder / "corpus"),
-            sentences="line",
-            held_out=0.1,
-            workers=1,
-            quiet=True,
-        )
-    )
-    return folder / "corpus"
-
-
-def configuration(corpus: Path, run: Path, **changes: object) -> PretrainConfig:
-    config = PretrainConfig(
-        corpus=str(corpus),
-        output=str(run),
-        model="1x32x2",
-        sequence_length=32,
-        batch_size=8,
-        micro_batch_size=4,
-        steps=60,
-        learning_rate=3e-3,
-        warmup=0.1,
-        evaluate_steps=30,
-        evaluate_examples=32,
-        checkpoint_steps=10,
-        quiet=True,
-    )
-    return replace(config, **changes)  # type: ignore[arg-type]
+    return small_corpus(tmp_path_factory.mktemp("corpus"), tiny_tokenizer)
 
 
 def test_a_run_learns_and_leaves_a_checkpoint(corpus: Path, tmp_path: Path) -> None:
@@ -101,22 +52,7 @@ def test_a_run_learns_and_leaves_a_checkpoint(corpus: Path, tmp_path: Path) -> N
 
 
 def run_command(config: PretrainConfig) -> list[str]:
-    flags = [
-        config.corpus, "--output", config.output, "--model", config.model,
-        "--sequence-length", str(config.sequence_length),
-        "--batch-size", str(config.batch_size),
-        "--micro-batch-size", str(config.micro_batch_size), "--steps", str(config.steps),
-        "--learning-rate", str(config.learning_rate), "--warmup", str(config.warmup),
-        "--evaluate-steps", str(config.evaluate_steps),
-        "--evaluate-examples", str(config.evaluate_examples),
-        "--checkpoint-steps", str(config.checkpoint_steps), "--quiet",
-        "--workers", str(config.workers), "--optimizer", config.optimizer,
-    ]  # fmt: skip
-    if config.phases:
-        flags += ["--phases", *config.phases]
-    if config.batch_tokens is not None:
-        flags += ["--batch-tokens", str(config.batch_tokens)]
-    return [sys.executable, "-m", "bertkit", "pretrain", *flags]
+    return [sys.executable, "-m", "bertkit", "pretrain", *flags(config)]
 
 
 def points(run: Path) -> list[str]:

@@ -1,0 +1,82 @@
+"""A small corpus of made-up sentences, and the options of a small run on it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import fields, replace
+from pathlib import Path
+
+from bertkit.corpus.config import PrepareConfig
+from bertkit.corpus.prepare import prepare
+from bertkit.pretraining.config import PretrainConfig
+from bertkit.text.tokenizer import Tokenizer
+
+WORDS = [
+    *("the", "man", "woman", "dog", "cat", "house", "river", "went", "came", "saw", "ran"),
+    *("to", "of", "and", "a", "good", "bad", "red", "big"),
+]
+
+
+def write_text(path: Path, documents: int) -> None:
+    generator = random.Random(0)
+    lines = []
+    for _ in range(documents):
+        topic = generator.sample(WORDS, 6)
+        for _ in range(generator.randint(4, 12)):
+            lines.append(" ".join(generator.choices(topic, k=generator.randint(4, 9))) + ".")
+        lines.append("")
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def small_corpus(folder: Path, tokenizer: Tokenizer) -> Path:
+    """A corpus in `folder`, and its vocabulary and text beside it."""
+    write_text(folder / "text.txt", 120)
+    (folder / "vocab").mkdir()
+    tokenizer.save(folder / "vocab")
+    prepare(
+        PrepareConfig(
+            inputs=[str(folder / "text.txt")],
+            vocab=str(folder / "vocab"),
+            output=str(folder / "corpus"),
+            sentences="line",
+            held_out=0.1,
+            workers=1,
+            quiet=True,
+        )
+    )
+    return folder / "corpus"
+
+
+def configuration(corpus: Path, run: Path, **changes: object) -> PretrainConfig:
+    config = PretrainConfig(
+        corpus=str(corpus),
+        output=str(run),
+        model="1x32x2",
+        sequence_length=32,
+        batch_size=8,
+        micro_batch_size=4,
+        steps=60,
+        learning_rate=3e-3,
+        warmup=0.1,
+        evaluate_steps=30,
+        evaluate_examples=32,
+        checkpoint_steps=10,
+        quiet=True,
+    )
+    return replace(config, **changes)  # type: ignore[arg-type]
+
+
+def flags(config: PretrainConfig) -> list[str]:
+    """The command line of a configuration: what differs from the defaults."""
+    plain = PretrainConfig(corpus=config.corpus, output=config.output)
+    found = [config.corpus, "--output", config.output]
+    for field in fields(config):
+        value = getattr(config, field.name)
+        name = field.name.replace("_", "-")
+        if value == getattr(plain, field.name):
+            continue
+        if isinstance(value, bool):
+            found.append(f"--{name}" if value else f"--no-{name}")
+        else:
+            found += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
+    return found
