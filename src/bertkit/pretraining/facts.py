@@ -1,9 +1,10 @@
 """What a run fixes when it starts: RUN/run.json.
 
-corpus    its identity, for a run continues on the same corpus only
-steps     of the whole run; with --max-minutes the latest plan's
-plan      with --max-minutes: the first plan and what was measured for it
-changes   options that were changed with --allow-changes, in words
+corpus      its identity, for a run continues on the same corpus only
+checkpoint  with --from-checkpoint: where it was, SHA-256 of its weights, what it lacked
+steps       of the whole run; with --max-minutes the latest plan's
+plan        with --max-minutes: the first plan and what was measured for it
+changes     options that were changed with --allow-changes, in words
 """
 
 from __future__ import annotations
@@ -33,17 +34,22 @@ def fix_facts(
     measure: Callable[[], Costs],
     changes: Sequence[str] = (),
     clock: Clock = time.monotonic,
+    checkpoint: dict[str, Any] | None = None,
 ) -> tuple[int, Pace | None]:
     """The steps of a run, and what keeps it to its minutes where it has a budget of them.
 
     Args:
         measure: what the parts of the run take; called when the run starts with a budget.
         changes: options that differ from those that the run was started with.
+        checkpoint: what the model was made from (start.py), None for fresh weights.
 
-    Raises UserError for another corpus than the run's, or when not one step fits the minutes.
+    Raises UserError for another corpus or checkpoint than the run's, or when not one step fits
+    the minutes.
     """
     path = run / "run.json"
     facts: dict[str, Any] = {"corpus": corpus.identity, "steps": config.steps}
+    if checkpoint is not None:
+        facts["checkpoint"] = checkpoint
     known = path.exists()
     if known:
         facts = json.loads(path.read_text(encoding="utf-8"))
@@ -52,6 +58,7 @@ def fix_facts(
                 f"{config.corpus} is not the corpus that the run in {run} was started with; "
                 "give another --output"
             )
+        _check_checkpoint(run, facts.get("checkpoint"), checkpoint)
     if changes:
         facts.setdefault("changes", []).extend(changes)
         facts["steps"] = config.steps
@@ -91,6 +98,24 @@ def budget_of(config: PretrainConfig, phases: Sequence[Phase]) -> Budget:
         evaluate_steps=config.evaluate_steps,
         checkpoint_steps=config.checkpoint_steps,
     )
+
+
+def _check_checkpoint(run: Path, before: dict[str, Any] | None, now: dict[str, Any] | None) -> None:
+    if before is None and now is not None:
+        raise UserError(
+            f"the run in {run} was started with fresh weights; leave --from-checkpoint out, or "
+            "give another --output"
+        )
+    if before is not None and now is None:
+        raise UserError(
+            f"the run in {run} was started from a checkpoint; give it again, with "
+            f"--from-checkpoint {before['path']}"
+        )
+    if before is not None and now is not None and before["sha256"] != now["sha256"]:
+        raise UserError(
+            f"the weights in {now['path']} are not those that the run in {run} was started from; "
+            "put them back, or give another --output"
+        )
 
 
 def _write(path: Path, facts: dict[str, Any]) -> None:

@@ -20,12 +20,11 @@ from bertkit.corpus.format import Corpus
 from bertkit.errors import UserError
 from bertkit.files import writing_into
 from bertkit.formats.huggingface import save_checkpoint
-from bertkit.model.config import ModelConfig, dropout_rates, model_config
 from bertkit.pretraining.config import PretrainConfig
 from bertkit.pretraining.dryrun import DryRun, dry_run
 from bertkit.pretraining.facts import fix_facts
 from bertkit.pretraining.masking import read_split
-from bertkit.pretraining.objectives import evaluate, make_model, make_objective, pairs_of
+from bertkit.pretraining.objectives import evaluate, make_objective, pairs_of
 from bertkit.pretraining.phases import PhasedSource, phase_steps, read_phases
 from bertkit.pretraining.plan import check_documents, describe
 from bertkit.pretraining.sources import (
@@ -34,24 +33,24 @@ from bertkit.pretraining.sources import (
     tell_of_words,
     training_source,
 )
+from bertkit.pretraining.start import make_start
 from bertkit.progress import say
 from bertkit.report.pretraining import write_pretraining_report
-from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.calibrate import measure
 from bertkit.training.claim import claim
 from bertkit.training.config import TrainOptions
 from bertkit.training.loop import train
-from bertkit.training.seeds import seed_initial_weights
 
 MAY_CHANGE = frozenset(
     {
         *("workers", "quiet", "keep_checkpoints", "keep_best", "output"),
         *("allow_changes", "dry_run", "preset"),
+        "from_checkpoint",  # where it lies; its weights have to stay (facts.py)
     }
 )
 """Options that may differ when a run is continued, for they change no number in it."""
 
-MUST_STAY = frozenset({"model", "max_positions", "optimizer"})
+MUST_STAY = frozenset({"model", "max_positions", "learned_positions", "optimizer"})
 """Options that --allow-changes does not cover: the weights or the moments would not fit."""
 
 _TASKS = (
@@ -120,12 +119,11 @@ def pretrain(config: PretrainConfig) -> PretrainResult | DryRun:
     phases = read_phases(config.phases, config.sequence_length)
     _check(config, corpus)
     tell_of_words(config, corpus.splits["train"], tokenizer)
-    sizes = _model_config(config, tokenizer)
+    start = make_start(config, tokenizer)
+    model = start.model
     changes: list[str] = []
     if not config.dry_run:
         changes = claim(run, config, "pretrain.yaml", MAY_CHANGE, config.allow_changes, MUST_STAY)
-    seed_initial_weights(config.seed)
-    model = make_model(config.objective, sizes)
     sources = [
         training_source(config, corpus.splits["train"], tokenizer, phase.sequence_length)
         for phase in phases
@@ -157,6 +155,7 @@ def pretrain(config: PretrainConfig) -> PretrainResult | DryRun:
             wanted,
         ),
         changes,
+        checkpoint=start.checkpoint,
     )
     result = train(
         model,
@@ -193,19 +192,6 @@ def _identity(config: PretrainConfig) -> str:
     """Of all that the batches may depend on."""
     values = configurations.to_dict(config)
     return json.dumps({key: values[key] for key in sorted(values) if key not in MAY_CHANGE})
-
-
-def _model_config(config: PretrainConfig, tokenizer: Tokenizer) -> ModelConfig:
-    return model_config(
-        config.model,
-        len(tokenizer),
-        **dropout_rates(config.dropout),
-        position_init=config.position_init,
-        initializer_range=config.initializer_range,
-        max_positions=config.max_positions or max(512, config.sequence_length),
-        pad_id=tokenizer.pad_id,
-        causal=config.objective == "ltr",
-    )
 
 
 def _train_options(config: PretrainConfig, steps: int) -> TrainOptions:
