@@ -190,7 +190,7 @@ def _check_sizes(config: PretrainConfig, place: Path, sizes: ModelConfig) -> Non
         if told[0] != told[1]:
             raise UserError(
                 f"--model {config.model} is {told[0]}, but the checkpoint {place} is {told[1]}; "
-                "leave --model out"
+                f"leave it out, or give --model {sizes.layers}x{sizes.hidden_size}x{sizes.heads}"
             )
     pairs = pairs_of(config)
     if pairs in _TWO_SEGMENTS and sizes.segment_types < 2:
