@@ -476,7 +476,7 @@ def test_a_dry_run_and_minutes_work_from_a_checkpoint_too(
     assert isinstance(result, DryRun)
     assert not (tmp_path / "run").exists()
     assert result.parameters == sum(p.numel() for p in load_checkpoint(parent).model.parameters())
-    assert 1 < pretrain(replace(config, max_minutes=0.03)).steps != 1000
+    assert 1 < pretrain(replace(config, max_minutes=0.1)).steps != 1000
 
 
 def test_a_restart_point_is_a_checkpoint_too(corpus: Path, parent: Path, tmp_path: Path) -> None:
