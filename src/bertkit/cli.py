@@ -80,6 +80,7 @@ COMMANDS = {
             "Pre-train an encoder on a corpus: masked LM and next sentence",
             "bertkit pretrain my-corpus -o my-bert --model tiny",
             "bertkit pretrain my-corpus -o my-bert --preset paper-base --dry-run",
+            "bertkit pretrain my-corpus -o my-bert --from-checkpoint old-bert",
         ),
         (
             "finetune",

@@ -47,9 +47,15 @@ class PretrainConfig:
         help="the paper's runs as defaults: sizes, 1M steps of 256 sequences, 128 then 512 tokens "
         "(default: none)",
     )
-    model: str = option(
-        "base",
-        help="tiny, mini, small, medium, base, large, or LAYERSxHIDDENxHEADS as 2x256x4",
+    model: str | None = option(
+        None,
+        help="tiny, mini, small, medium, base, large, or LAYERSxHIDDENxHEADS as 2x256x4; default: "
+        "base, or the checkpoint's",
+    )
+    from_checkpoint: str | None = option(
+        None,
+        help="continue the pre-training of a checkpoint or a finished run on this corpus "
+        "(default: fresh weights)",
     )
     sequence_length: int = option(128, help="tokens of a sentence pair, special tokens included")
     phases: list[str] = option(
@@ -132,7 +138,14 @@ class PretrainConfig:
         0.02, help="standard deviation of the initial weights; small models learn sooner with more"
     )
     max_positions: int | None = option(
-        None, help="positions that the model has; default: 512, or more for longer sequences"
+        None,
+        help="positions that the model has; default: 512 or the checkpoint's, or more for longer "
+        "sequences",
+    )
+    learned_positions: int | None = option(
+        None,
+        help="with --from-checkpoint, how many positions it has learned, the first ones; those "
+        "after them start as copies (default: all that it has)",
     )
     precision: Precision = option(
         "auto", help="fp32, bf16, or auto: bf16 where the processor is fast at it"

@@ -1,9 +1,10 @@
 """What a run fixes when it starts: RUN/run.json.
 
-corpus    its identity, for a run continues on the same corpus only
-steps     of the whole run; with --max-minutes the latest plan's
-plan      with --max-minutes: the first plan and what was measured for it
-changes   options that were changed with --allow-changes, in words
+corpus      its identity, for a run continues on the same corpus only
+checkpoint  with --from-checkpoint: where it was, SHA-256 of its weights, what it lacked
+steps       of the whole run; with --max-minutes the latest plan's
+plan        with --max-minutes: the first plan and what was measured for it
+changes     options that were changed with --allow-changes, in words
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def fix_facts(
     changes: Sequence[str] = (),
     clock: Clock = time.monotonic,
     processes: Processes | None = None,
+    checkpoint: dict[str, Any] | None = None,
 ) -> tuple[int, Pace | None]:
     """The steps of a run, and what keeps it to its minutes where it has a budget of them.
 
@@ -42,19 +44,25 @@ def fix_facts(
         measure: what the parts of the run take; called when the run starts with a budget.
         changes: options that differ from those that the run was started with.
         processes: all of them call this; the first one reads and writes the file.
+        checkpoint: what the model was made from (start.py), None for fresh weights.
 
-    Raises UserError for another corpus than the run's, or when not one step fits the minutes.
+    Raises UserError for another corpus or checkpoint than the run's, or when not one step fits
+    the minutes.
     """
     processes = processes or alone()
     path = run / "run.json"
     stored = processes.first(lambda: _read(path))
     facts = stored or {"corpus": corpus.identity, "steps": config.steps}
     known = stored is not None
+    if not known and checkpoint is not None:
+        facts["checkpoint"] = checkpoint
     if facts["corpus"] != corpus.identity:
         raise UserError(
             f"{config.corpus} is not the corpus that the run in {run} was started with; "
             "give another --output"
         )
+    if known:
+        _check_checkpoint(run, facts.get("checkpoint"), checkpoint)
     if changes:
         facts.setdefault("changes", []).extend(changes)
         facts["steps"] = config.steps
@@ -102,6 +110,24 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return facts
+
+
+def _check_checkpoint(run: Path, before: dict[str, Any] | None, now: dict[str, Any] | None) -> None:
+    if before is None and now is not None:
+        raise UserError(
+            f"the run in {run} was started with fresh weights; leave --from-checkpoint out, or "
+            "give another --output"
+        )
+    if before is not None and now is None:
+        raise UserError(
+            f"the run in {run} was started from a checkpoint; give it again, with "
+            f"--from-checkpoint {before['path']}"
+        )
+    if before is not None and now is not None and before["sha256"] != now["sha256"]:
+        raise UserError(
+            f"the weights in {now['path']} are not those that the run in {run} was started from; "
+            "put them back, or give another --output"
+        )
 
 
 def _write(path: Path, facts: dict[str, Any]) -> None:

@@ -86,11 +86,16 @@ def make_objective(name: ObjectiveName) -> Objective:
     return MaskedLMAndNextSentence("sop") if name == "mlm+sop" else TokenPrediction(name)
 
 
-def make_model(name: ObjectiveName, sizes: ModelConfig) -> nn.Module:
-    """A fresh model with the heads that the objective trains, and no others."""
+def model_class(name: ObjectiveName) -> type[nn.Module]:
+    """The family with the heads that the objective trains, and no others."""
     if name == "ltr":
-        return LeftToRightModel(sizes)
-    return MaskedLMModel(sizes) if name == "mlm" else PretrainingModel(sizes)
+        return LeftToRightModel
+    return MaskedLMModel if name == "mlm" else PretrainingModel
+
+
+def make_model(name: ObjectiveName, sizes: ModelConfig) -> nn.Module:
+    """A fresh model of the objective's family."""
+    return model_class(name)(sizes)
 
 
 def pairs_of(config: PretrainConfig) -> Pairs:

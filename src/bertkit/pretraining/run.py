@@ -21,7 +21,6 @@ from bertkit.corpus.format import Corpus
 from bertkit.errors import UserError
 from bertkit.files import writing_into
 from bertkit.formats.huggingface import save_checkpoint
-from bertkit.model.config import ModelConfig, dropout_rates, model_config
 from bertkit.pretraining.batches import PretrainingSource
 from bertkit.pretraining.config import PretrainConfig
 from bertkit.pretraining.dryrun import DryRun, dry_run
@@ -31,7 +30,6 @@ from bertkit.pretraining.masking import read_split
 from bertkit.pretraining.objectives import (
     evaluate,
     first_step_remarks,
-    make_model,
     make_objective,
     pairs_of,
 )
@@ -43,6 +41,7 @@ from bertkit.pretraining.sources import (
     tell_of_words,
     training_source,
 )
+from bertkit.pretraining.start import make_start
 from bertkit.progress import say
 from bertkit.report.pretraining import write_pretraining_report
 from bertkit.text.tokenizer import Tokenizer
@@ -51,17 +50,17 @@ from bertkit.training.claim import claim
 from bertkit.training.config import TrainOptions
 from bertkit.training.loop import Witness, train
 from bertkit.training.processes import Processes, joined
-from bertkit.training.seeds import seed_initial_weights
 
 MAY_CHANGE = frozenset(
     {
         *("workers", "quiet", "keep_checkpoints", "keep_best", "output"),
         *("allow_changes", "dry_run", "preset", "shard_optimizer"),
+        "from_checkpoint",  # where it lies; its weights have to stay (facts.py)
     }
 )
 """Options that may differ when a run is continued, for they change no number in it."""
 
-MUST_STAY = frozenset({"model", "max_positions", "optimizer"})
+MUST_STAY = frozenset({"model", "max_positions", "learned_positions", "optimizer"})
 """Options that --allow-changes does not cover: the weights or the moments would not fit."""
 
 _TASKS = (
@@ -137,7 +136,8 @@ def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | 
     processes.all(lambda: _same_corpus(processes, corpus))
     tokenizer = corpus.tokenizer()
     tell_of_words(config, corpus.splits["train"], tokenizer)
-    sizes = _model_config(config, tokenizer)
+    start = make_start(config, tokenizer)
+    model = start.model
     sources = [
         training_source(config, corpus.splits["train"], tokenizer, phase.sequence_length)
         for phase in phases
@@ -148,8 +148,6 @@ def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | 
         changes = processes.first(
             lambda: claim(run, config, "pretrain.yaml", MAY_CHANGE, config.allow_changes, MUST_STAY)
         )
-    seed_initial_weights(config.seed)
-    model = make_model(config.objective, sizes)
     for source in sources:
         say(describe(source.plan(0), source.options), config.quiet)
     objective = make_objective(config.objective)
@@ -179,6 +177,7 @@ def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | 
         ),
         changes,
         processes=processes,
+        checkpoint=start.checkpoint,
     )
     result = train(
         model,
@@ -191,7 +190,7 @@ def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | 
         label="pretrain",
         pace=pace,
         notes=[f"continued with other options: {'; '.join(changes)}"] if changes else [],
-        witness=_witness(config, corpus, tokenizer, processes),
+        witness=_witness(config, corpus, tokenizer, processes, fresh=start.checkpoint is None),
         processes=processes,
     )
     processes.first(lambda: _write_result(run, model, tokenizer))
@@ -211,7 +210,11 @@ def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | 
 
 
 def _witness(
-    config: PretrainConfig, corpus: Corpus, tokenizer: Tokenizer, processes: Processes
+    config: PretrainConfig,
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    processes: Processes,
+    fresh: bool,
 ) -> Witness:
     """What the run shows of itself: odd first losses, guesses on held-out sentences, the report."""
     run = Path(config.output)
@@ -221,7 +224,7 @@ def _witness(
         if processes.leads:
             guesser.write(run)
     return Witness(
-        first_step=lambda means: first_step_remarks(means, len(tokenizer)),
+        first_step=(lambda means: first_step_remarks(means, len(tokenizer))) if fresh else None,
         guesses=guesser if guesser is not None and guesser.sentences else None,
         report=lambda: write_pretraining_report(run),
     )
@@ -260,19 +263,6 @@ def _identity(config: PretrainConfig) -> str:
     """Of all that the batches may depend on."""
     values = configurations.to_dict(config)
     return json.dumps({key: values[key] for key in sorted(values) if key not in MAY_CHANGE})
-
-
-def _model_config(config: PretrainConfig, tokenizer: Tokenizer) -> ModelConfig:
-    return model_config(
-        config.model,
-        len(tokenizer),
-        **dropout_rates(config.dropout),
-        position_init=config.position_init,
-        initializer_range=config.initializer_range,
-        max_positions=config.max_positions or max(512, config.sequence_length),
-        pad_id=tokenizer.pad_id,
-        causal=config.objective == "ltr",
-    )
 
 
 def _train_options(config: PretrainConfig, steps: int) -> TrainOptions:
