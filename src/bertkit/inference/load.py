@@ -5,6 +5,7 @@ model.predict(["a text"])                      # a classifier: labels with proba
 model.predict([("a text", "another")])         # pairs
 model.predict(["Jim Henson was a puppeteer"])  # a tagger: entities with character spans
 model.predict([["Jim", "Henson"]])             # words that are cut already
+model.predict([{"question": "Who?", "context": "Jim Henson was a puppeteer"}])  # its answer
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch import nn
 from bertkit import config as configurations
 from bertkit.errors import UserError
 from bertkit.formats.huggingface import load_checkpoint
+from bertkit.inference.questions import question_of
 from bertkit.model.config import ModelConfig
 from bertkit.model.encoder import set_compute_dtype
 from bertkit.pretraining.config import PretrainConfig
@@ -30,6 +32,8 @@ from bertkit.tasks.evaluate import tuned_with
 from bertkit.tasks.finetune import task_options
 from bertkit.tasks.readers import TextExample, WordsExample
 from bertkit.tasks.registry import family_of
+from bertkit.tasks.spans import AnswerPrediction
+from bertkit.tasks.squad import QuestionExample
 from bertkit.tasks.tagging import TagPrediction
 from bertkit.tasks.task import TaskOptions
 from bertkit.text.tokenizer import Tokenizer
@@ -37,8 +41,8 @@ from bertkit.text.wordpiece import PREFIX
 from bertkit.training.config import Precision
 from bertkit.training.precision import compute_dtype
 
-Prediction = ClassPrediction | TagPrediction
-PredictInput = str | tuple[str, str] | list[str]
+Prediction = ClassPrediction | TagPrediction | AnswerPrediction
+PredictInput = str | tuple[str, ...] | list[str] | dict[str, str]
 
 
 class LoadedModel(nn.Module):
@@ -105,11 +109,13 @@ class LoadedModel(nn.Module):
         """Labels texts.
 
         Args:
-            inputs: texts, (text, text) pairs for a classifier, lists of words for a tagger.
+            inputs: texts, (text, text) pairs for a classifier, lists of words for a tagger,
+                {"question": ..., "context": ...} for question answering.
             batch_tokens: tokens computed at once; changes nothing in the result.
 
         Returns:
-            One prediction for each input, in order: `ClassPrediction` or `TagPrediction`.
+            One prediction for each input, in order: `ClassPrediction`, `TagPrediction` or
+            `AnswerPrediction`.
 
         Raises:
             UserError: the model has no head for a task, or an input is of the wrong kind.
@@ -148,9 +154,11 @@ class LoadedModel(nn.Module):
         check_head(self.missing, self.path)
         return task
 
-    def example(self, one: PredictInput) -> TextExample | WordsExample:
+    def example(self, one: PredictInput) -> TextExample | WordsExample | QuestionExample:
         """An input as an example of the head's family."""
         task = self.task
+        if task.head == "question-answering":
+            return question_of(one)
         if isinstance(one, str):
             if task.head == "tagging":
                 return words_of(one, self.tokenizer)
@@ -193,7 +201,7 @@ def trained_length(directory: Path) -> int | None:
     """The sequence length a run was trained with: positions beyond it may never have learned."""
     tuned = tuned_with(directory)
     if tuned is not None:
-        return tuned.sequence_length
+        return task_options(tuned).sequence_length
     if (directory / "pretrain.yaml").is_file():
         return configurations.load(PretrainConfig, directory / "pretrain.yaml").sequence_length
     return None

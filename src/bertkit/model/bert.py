@@ -6,6 +6,7 @@ Every model has `.config`, `.encoder`, `.labels` (empty for pre-training) and a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -167,10 +168,10 @@ class QuestionAnsweringModel(nn.Module):
 
     head = "question-answering"
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, labels: Sequence[str] = ()) -> None:
         super().__init__()
         self.config = config
-        self.labels: list[str] = []
+        self.labels = list(labels)  # none: the outputs are always start and end
         self.null_threshold: float | None = None
         self.encoder = Encoder(config)
         self.spans = SpanHead(config)

@@ -23,7 +23,9 @@ class FinetuneConfig:
         help="a checkpoint or a finished pre-training run (Hugging Face directory)", positional=True
     )
     task: str = option(
-        help="classification, tagging, sst-2, chnsenticorp, conll-2003 or msra", short="t"
+        help="classification, tagging, question-answering, sst-2, chnsenticorp, conll-2003, msra, "
+        "squad-1.1, squad-2.0, cmrc-2018 or drcd",
+        short="t",
     )
     output: str = option(help="folder of the run; the tuned model is written there", short="o")
     data: str | None = option(
@@ -45,7 +47,24 @@ class FinetuneConfig:
     dropout: float | None = option(
         None, help="at every site of the paper, attention included (default: as in the checkpoint)"
     )
-    sequence_length: int = option(128, help="tokens of the longest sequence, specials included")
+    sequence_length: int | None = option(
+        None,
+        help="tokens of the longest sequence, specials included (default: 128, and 384 for "
+        "question answering)",
+    )
+    doc_stride: int | None = option(
+        None,
+        help="question answering: tokens from the start of a context's window to the start of the "
+        "next, as in the reference release (default: 128)",
+    )
+    doc_overlap: int | None = option(
+        None,
+        help="question answering: instead, tokens that two neighbouring windows share, which is "
+        "what later software calls stride",
+    )
+    question_tokens: int = option(64, help="question answering: longer questions lose their ends")
+    answer_tokens: int = option(30, help="question answering: tokens of the longest answer")
+    n_best: int = option(20, help="question answering: candidates kept of each question")
     dev_share: float = option(
         0.1, help="share of the training examples held out as dev set where none is given"
     )

@@ -52,9 +52,9 @@ class EvaluateResult:
         lines = [
             f"{self.task} on {self.file}, {self.examples:,} examples in {self.seconds:.1f} s",
             metrics_line(self.metrics),
-            "",
-            scores_table(self.table),
         ]
+        if self.table:
+            lines += ["", scores_table(self.table)]
         if self.truncated:
             lines.append(f"{self.truncated:,} texts were cut to the sequence length")
         if self.unseen_words:

@@ -102,7 +102,8 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     rates = {} if config.dropout is None else dropout_rates(config.dropout)
     loaded = load_checkpoint(config.checkpoint, head=task.head, labels=data.labels, **rates)
     model = loaded.model
-    check_sequence_length(config.sequence_length, model)
+    options = task_options(config)
+    check_sequence_length(options.sequence_length, model)
     if any(name.startswith("bert.pooler.") for name in loaded.missing):
         say("the checkpoint has no pooler; it starts untrained", config.quiet)
     if config.initialise == "random":
@@ -111,14 +112,13 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     run = Path(config.output)
     claim(run, config, "finetune.yaml", MAY_CHANGE)
     _same_inputs(run, [Path(config.checkpoint, "model.safetensors"), *data.files])
-    options = task_options(config)
     made = task.features(data.train, tokenizer, data.labels, options)
     if not made.features:
         raise UserError("no training example holds a token; check the text column")
     if made.truncated:
         say(
             f"{made.truncated:,} of {len(data.train):,} training texts are longer than "
-            f"{config.sequence_length} tokens and lose their ends (--sequence-length)",
+            f"{options.sequence_length} tokens and lose their ends (--sequence-length)",
             config.quiet,
         )
     for note in made.notes:
@@ -126,7 +126,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     last: list[Evaluation] = []
 
     def evaluate(model: nn.Module) -> dict[str, float]:
-        last[:] = [evaluate_model(model, task, data.dev, tokenizer, options)]
+        last[:] = [evaluate_model(model, task, data.dev, tokenizer, options, calibrate=True)]
         return last[0].scores.metrics
 
     result = train(
@@ -247,7 +247,14 @@ def train_options(config: FinetuneConfig, examples: int) -> TrainOptions:
 
 def task_options(config: FinetuneConfig) -> TaskOptions:
     """What a fine-tuning's configuration says about features and predictions."""
-    return TaskOptions(config.sequence_length)
+    return TaskOptions(
+        sequence_length=config.sequence_length or get_task(config.task).sequence_length,
+        doc_stride=config.doc_stride,
+        doc_overlap=config.doc_overlap,
+        question_tokens=config.question_tokens,
+        answer_tokens=config.answer_tokens,
+        n_best=config.n_best,
+    )
 
 
 def _same_inputs(run: Path, files: Sequence[Path]) -> None:
@@ -276,6 +283,8 @@ def _check(config: FinetuneConfig) -> None:
         ("batch size", config.batch_size),
         ("micro-batch size", 1 if config.micro_batch_size is None else config.micro_batch_size),
         ("learning rate", config.learning_rate),
+        ("number of answer tokens", config.answer_tokens),
+        ("number of best answers", config.n_best),
         ("number of examples", 1 if config.max_examples is None else config.max_examples),
     )
     for name, value in positive:

@@ -6,11 +6,22 @@ from dataclasses import replace
 
 from bertkit.errors import UserError
 from bertkit.tasks.classification import CLASSIFICATION, read_chnsenticorp, read_sst2
+from bertkit.tasks.question_answering import (
+    CMRC_FILES,
+    DRCD_FILES,
+    QUESTION_ANSWERING,
+    SQUAD2_FILES,
+    SQUAD_FILES,
+    cmrc_metric,
+    read_answerable,
+    squad2_metric,
+    squad_metric,
+)
 from bertkit.tasks.readers import split_files
 from bertkit.tasks.tagging import TAGGING
 from bertkit.tasks.task import Task
 
-FAMILIES = (CLASSIFICATION, TAGGING)
+FAMILIES = (CLASSIFICATION, TAGGING, QUESTION_ANSWERING)
 """The tasks for one's own data, one for each head."""
 
 TASKS: dict[str, Task] = {
@@ -46,6 +57,37 @@ TASKS: dict[str, Task] = {
             name="msra",
             summary="MSRA: persons, places, organizations in Chinese news, a character a line",
             files=split_files(("{split}.txt",)),
+        ),
+        replace(
+            QUESTION_ANSWERING,
+            name="squad-1.1",
+            summary="SQuAD 1.1: questions about Wikipedia, each with an answer",
+            files=SQUAD_FILES,
+            read=read_answerable,
+            metric=squad_metric,
+        ),
+        replace(
+            QUESTION_ANSWERING,
+            name="squad-2.0",
+            summary="SQuAD 2.0: the same, and questions without an answer",
+            files=SQUAD2_FILES,
+            metric=squad2_metric,
+        ),
+        replace(
+            QUESTION_ANSWERING,
+            name="cmrc-2018",
+            summary="CMRC 2018: questions about the Chinese Wikipedia, F1 over characters",
+            files=CMRC_FILES,
+            read=read_answerable,
+            metric=cmrc_metric,
+        ),
+        replace(
+            QUESTION_ANSWERING,
+            name="drcd",
+            summary="DRCD: the same in traditional characters",
+            files=DRCD_FILES,
+            read=read_answerable,
+            metric=cmrc_metric,
         ),
     )
 }

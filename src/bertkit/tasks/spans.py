@@ -2,10 +2,10 @@
 
 The score of a span is S.T_i + E.T_j, its end not before its start. Candidates of a question come
 from all its windows: their tokens are the context's, the start is where it has most context
-(`windows.max_context`), and they have at most 30 tokens. An answer is a slice of the untouched
-context. The score of no answer is that of the span at [CLS], the lowest of all windows; the null
-odds are that score less the best answer's, and a question is left unanswered when they are above
-the threshold. This is run_squad.py's rule, with two changes:
+(`question_windows.max_context`), and they have at most 30 tokens. An answer is a slice of the
+untouched context. The score of no answer is that of the span at [CLS], the lowest of all windows;
+the null odds are that score less the best answer's, and a question is left unanswered when they
+are above the threshold. This is run_squad.py's rule, with two changes:
 - The release looks at the 20 best starts and the 20 best ends only, of all tokens, and may be left
   with no span at all. Here every span is looked at, so the best one is found, as in the paper.
 - Answers are slices, so nothing has to be aligned with the text after the fact.
@@ -15,152 +15,145 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bertkit.tasks.question_windows import Window, by_example, max_context
 from bertkit.tasks.squad import QuestionExample
-from bertkit.tasks.windows import Window, by_example, max_context
 
-
-@dataclass(frozen=True)
-class Decoding:
-    """How answers are chosen.
-
-    Attributes:
-        n_best: candidates kept of each question.
-        answer_tokens: of the longest answer.
-        null_threshold: no answer where the null odds are above it; None: always an answer.
-    """
-
-    n_best: int = 20
-    answer_tokens: int = 30
-    null_threshold: float | None = None
+NO_TOKENS = 1e4
+"""Null odds of a question whose context has no token, so nothing to answer with."""
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """One answer that was considered; text "" at (0, 0) is no answer.
-
-    Attributes:
-        start, end: characters of the untouched context.
-        start_logit, end_logit: their sum is its score.
-        probability: softmax of the scores over the candidates kept.
-    """
+class Span:
+    """A candidate: a slice of the context from character `start` to `end`, or "" for no answer."""
 
     text: str
     start: int
     end: int
     start_logit: float
     end_logit: float
-    probability: float
+
+    @property
+    def score(self) -> float:
+        return self.start_logit + self.end_logit
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerPrediction:
-    """The answer to a question.
+    """What the model says about a question.
 
     Attributes:
-        answer: a slice of the untouched context, or "" for no answer.
-        start, end: characters of the context; both 0 for no answer.
-        score: probability among the candidates.
-        null_odds: score of no answer less score of the best answer; None for a model that always
-            answers.
-        best: the best text that is not empty, whatever the odds; "" where the context has no token.
-        candidates: best first.
+        spans: the best answers, best first; none where the context has no token.
+        null: no answer.
+        threshold: no answer is given where the null odds are above it; None: always one is.
+        n_best: length of `candidates`.
     """
 
-    answer: str
-    start: int
-    end: int
-    score: float
-    null_odds: float | None
-    best: str
-    candidates: list[Candidate]
+    spans: list[Span]
+    null: Span
+    threshold: float | None
+    n_best: int
 
+    @property
+    def null_odds(self) -> float:
+        """Score of no answer less score of the best answer."""
+        return self.null.score - self.spans[0].score if self.spans else NO_TOKENS
 
-NO_TOKENS = 1e4
-"""Null odds of a question whose context has no token, as it has nothing to answer with."""
+    @property
+    def chosen(self) -> Span:
+        """The answer, or `null`."""
+        if not self.spans or (self.threshold is not None and self.null_odds > self.threshold):
+            return self.null
+        return self.spans[0]
+
+    @property
+    def answer(self) -> str:
+        """A slice of the untouched context, or "" for no answer."""
+        return self.chosen.text
+
+    @property
+    def candidates(self) -> list[tuple[Span, float]]:
+        """The best spans and their softmax, best first; with no answer where that is possible.
+
+        As in the release, no answer is added at the end where it is not among the best.
+        """
+        kept = self.spans[: self.n_best]
+        if self.threshold is not None or not kept:
+            order = sorted([*self.spans, self.null], key=lambda span: -span.score)[: self.n_best]
+            kept = order if self.null in order else [*order, self.null]
+        top = max(span.score for span in kept)
+        exponentials = [math.exp(span.score - top) for span in kept]
+        total = sum(exponentials)
+        return [(span, value / total) for span, value in zip(kept, exponentials, strict=True)]
+
+    @property
+    def score(self) -> float:
+        """Probability of the answer among the candidates."""
+        chosen = self.chosen
+        return next((value for span, value in self.candidates if span is chosen), 0.0)
+
+    def decided_by(self, threshold: float | None) -> AnswerPrediction:
+        """The same under another threshold."""
+        return replace(self, threshold=threshold)
 
 
 def decode_answers(
     examples: Sequence[QuestionExample],
     windows: Sequence[Window],
     scores: Sequence[np.ndarray],
-    decoding: Decoding,
+    n_best: int = 20,
+    answer_tokens: int = 30,
+    threshold: float | None = None,
 ) -> list[AnswerPrediction]:
     """One prediction for each example.
 
     Args:
         windows: of all examples, in their order.
         scores: [tokens, 2] of each window.
+        n_best: candidates kept of each question, with different texts.
+        answer_tokens: of the longest answer.
+        threshold: see `AnswerPrediction`.
     """
-    predictions = [_without_tokens(decoding)] * len(examples)
+    nothing = AnswerPrediction([], Span("", 0, 0, 0.0, 0.0), threshold, n_best)
+    predictions = [nothing] * len(examples)
     for number, own in by_example(windows):
-        predictions[number] = _decode(
-            examples[number],
-            [windows[n] for n in own],
-            [np.asarray(scores[n], dtype=np.float64) for n in own],
-            decoding,
-        )
+        cut = [windows[n] for n in own]
+        values = [np.asarray(scores[n], dtype=np.float64) for n in own]
+        spans = _best_texts(examples[number].context, cut, values, n_best, answer_tokens)
+        at = min((value[0] for value in values), key=lambda pair: float(pair[0] + pair[1]))
+        null = Span("", 0, 0, float(at[0]), float(at[1]))
+        predictions[number] = AnswerPrediction(spans, null, threshold, n_best)
     return predictions
 
 
-def decide(prediction: AnswerPrediction, threshold: float | None) -> AnswerPrediction:
-    """The same prediction under another threshold."""
-    odds = prediction.null_odds
-    if odds is None:
-        return prediction
-    empty = threshold is not None and odds > threshold
-    chosen = next((c for c in prediction.candidates if bool(c.text) != empty), None)
-    if chosen is None:  # the context has no token
-        return prediction
-    return AnswerPrediction(
-        chosen.text,
-        chosen.start,
-        chosen.end,
-        chosen.probability,
-        odds,
-        prediction.best,
-        prediction.candidates,
-    )
-
-
-def _decode(
-    example: QuestionExample,
+def _best_texts(
+    context: str,
     windows: Sequence[Window],
     scores: Sequence[np.ndarray],
-    decoding: Decoding,
-) -> AnswerPrediction:
+    n_best: int,
+    longest: int,
+) -> list[Span]:
+    """The best spans of all windows, of the same text the best one only."""
     own = max_context(windows)
-    wanted = decoding.n_best
+    wanted = n_best
     while True:
-        found, more = _best_spans(windows, scores, own, wanted, decoding.answer_tokens)
-        texts: dict[str, tuple[int, int, float, float]] = {}
-        for window, first, last, start_logit, end_logit in found:
-            context = windows[window].context
-            start, end = int(context.starts[first]), int(context.ends[last])
-            texts.setdefault(example.context[start:end], (start, end, start_logit, end_logit))
-            if len(texts) == decoding.n_best:
-                break
-        if len(texts) == decoding.n_best or not more:
-            break
-        wanted *= 4  # the same text stood in several places
-    kept = [(text, *rest) for text, rest in texts.items()]
-    odds = None
-    if decoding.null_threshold is not None:
-        null = min((float(s[0, 0]) + float(s[0, 1]), n) for n, s in enumerate(scores))
-        at = scores[null[1]][0]
-        odds = null[0] - (kept[0][3] + kept[0][4])
-        kept = kept[: max(1, decoding.n_best - 1)]
-        kept.append(("", 0, 0, float(at[0]), float(at[1])))
-        kept.sort(key=lambda one: -(one[3] + one[4]))  # stable: an answer before an equal null
-    candidates = _with_probabilities(kept)
-    best = next(c for c in candidates if c.text)
-    prediction = AnswerPrediction(
-        best.text, best.start, best.end, best.probability, odds, best.text, candidates
-    )
-    return decide(prediction, decoding.null_threshold)
+        found, more = _best_spans(windows, scores, own, wanted, longest)
+        texts: dict[str, Span] = {}
+        for number, first, last in found:
+            window, score = windows[number], scores[number]
+            start = int(window.context.starts[window.first + first])
+            end = int(window.context.ends[window.first + last])
+            text = context[start:end]
+            if text not in texts:
+                start_logit = float(score[window.offset + first, 0])
+                end_logit = float(score[window.offset + last, 1])
+                texts[text] = Span(text, start, end, start_logit, end_logit)
+        if len(texts) >= n_best or not more:
+            return list(texts.values())[:n_best]
+        wanted *= 4  # the same text stands in several places
 
 
 def _best_spans(
@@ -169,10 +162,10 @@ def _best_spans(
     own: Sequence[np.ndarray],
     count: int,
     longest: int,
-) -> tuple[list[tuple[int, int, int, float, float]], bool]:
-    """The `count` best spans of all windows as (window, first, last, start and end logit).
+) -> tuple[list[tuple[int, int, int]], bool]:
+    """The `count` best spans as (window, first, last), context tokens of that window.
 
-    `first` and `last` are tokens of the context. Also says whether there are more than these.
+    Also says whether there are more than these.
     """
     found: list[tuple[float, int, int, int]] = []
     spans = 0
@@ -180,40 +173,15 @@ def _best_spans(
         inside = score[window.offset : window.offset + window.length]
         width = min(longest, window.length)
         starts = np.flatnonzero(starts_here)
-        ends = np.concatenate([inside[:, 1], np.full(width, -math.inf)])
+        ends = np.concatenate([inside[:, 1], np.full(width - 1, -math.inf)])
         lanes = np.lib.stride_tricks.sliding_window_view(ends, width)[starts]
-        sums = inside[starts, 0][:, None] + lanes  # [starts, width]: end at start + column
-        flat = sums.ravel()
+        flat = (inside[starts, 0][:, None] + lanes).ravel()  # [starts, width]: the span's length
         spans += int(np.isfinite(flat).sum())
         top = np.argpartition(-flat, count)[:count] if count < len(flat) else np.arange(len(flat))
         for place in top[np.isfinite(flat[top])]:
-            row, column = divmod(int(place), width)
+            row, length = divmod(int(place), width)
             first = int(starts[row])
-            found.append((float(flat[place]), number, first, first + column))
+            found.append((float(flat[place]), number, first, first + length))
     # equal scores: the first window, the first start, the shorter span
     found.sort(key=lambda one: (-one[0], one[1:]))
-    best = []
-    for _, number, first, last in found[:count]:
-        window, score = windows[number], scores[number]
-        start_logit = float(score[window.offset + first, 0])
-        end_logit = float(score[window.offset + last, 1])
-        best.append((number, window.first + first, window.first + last, start_logit, end_logit))
-    return best, spans > count
-
-
-def _with_probabilities(
-    kept: Sequence[tuple[str, int, int, float, float]],
-) -> list[Candidate]:
-    sums = [one[3] + one[4] for one in kept]
-    top = max(sums)
-    exponentials = [math.exp(one - top) for one in sums]
-    total = sum(exponentials)
-    return [
-        Candidate(*one, probability=value / total)
-        for one, value in zip(kept, exponentials, strict=True)
-    ]
-
-
-def _without_tokens(decoding: Decoding) -> AnswerPrediction:
-    odds = None if decoding.null_threshold is None else NO_TOKENS
-    return AnswerPrediction("", 0, 0, 1.0, odds, "", [Candidate("", 0, 0, 0.0, 0.0, 1.0)])
+    return [one[1:] for one in found[:count]], spans > count

@@ -146,12 +146,12 @@ def _document(path: Path) -> Any:
 
 def _questions(document: Any, path: Path) -> Iterator[QuestionExample]:
     number = 0
-    if isinstance(document, list) and document and isinstance(document[0], dict):
-        if "context_text" in document[0]:
-            raise UserError(
-                f"{path} is CMRC's own format; give the file of the same name in SQuAD style, "
-                "which has answer_start"
-            )
+    first = document[0] if isinstance(document, list) and document else None
+    if isinstance(first, dict) and "context_text" in first:
+        raise UserError(
+            f"{path} is in CMRC's own form; give the file of the same name in SQuAD style, "
+            "which has answer_start"
+        )
     if not isinstance(document, dict):
         raise UserError(f"{path}: a {_kind(document)} where an object belongs; {FORM}")
     for a, article in enumerate(_list(document, "data", path, "")):

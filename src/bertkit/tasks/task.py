@@ -48,10 +48,18 @@ class TaskOptions:
     Attributes:
         sequence_length: tokens of the longest sequence, specials included.
         workers: processes that may make features.
+        doc_stride, doc_overlap, question_tokens: question answering, see
+            `question_windows.Windowing`; without either of the first two the stride is 128.
+        answer_tokens, n_best: question answering, see `spans.decode_answers`.
     """
 
     sequence_length: int
     workers: int = 1
+    doc_stride: int | None = None
+    doc_overlap: int | None = None
+    question_tokens: int = 64
+    answer_tokens: int = 30
+    n_best: int = 20
 
 
 @dataclass(frozen=True)
@@ -128,6 +136,9 @@ class Task:
         least_labels: fewer labels in the training data mean that there is nothing to learn.
         submission: (examples, predictions, split) -> file name -> content, as the data set's
             makers want predictions; None where they ask for none.
+        calibrate: (model, dev examples, predictions) -> the predictions as the model decides
+            from now on, having set in it what is chosen on dev; None where nothing is.
+        sequence_length: tokens where the user says nothing.
     """
 
     name: str
@@ -151,3 +162,5 @@ class Task:
     main: str
     least_labels: int = 2
     submission: Callable[[Sequence[Any], Sequence[Any], str], dict[str, str]] | None = None
+    calibrate: Callable[[nn.Module, Sequence[Any], Sequence[Any]], list[Any]] | None = None
+    sequence_length: int = 128

@@ -58,7 +58,7 @@ class Windowing:
         if self.step is not None and self.overlap is not None:
             raise UserError(
                 "the distance of windows is given twice; use --doc-stride (tokens from start to "
-                "start) or --overlap (tokens shared), not both"
+                "start) or --doc-overlap (tokens shared), not both"
             )
         if self.question_tokens < 1:
             raise UserError(f"{self.question_tokens} question tokens; give 1 or more")
@@ -77,6 +77,12 @@ class Windowing:
                 f"an overlap of {self.overlap} tokens leaves windows of {room} no step forward; "
                 f"give 0 to {room - 1}"
             )
+
+    def distance(self) -> str:
+        """For a message: how far apart windows are, and the option that says so."""
+        if self.overlap is not None:
+            return f"{self.overlap} of them shared by neighbours (--doc-overlap)"
+        return f"{self.step} from start to start (--doc-stride)"
 
     def starts(self, context_tokens: int, question_tokens: int) -> list[tuple[int, int]]:
         """(first token, tokens) of each window of a context, as the release cuts it.
