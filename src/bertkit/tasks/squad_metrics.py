@@ -99,9 +99,9 @@ def squad2_scores(
     f1: dict[str, float] = {}
     for name, answers in golds.items():
         if name in predictions:
-            wanted = [gold for gold in answers if normalized(gold)] or [""]
-            exact[name] = max(exact_match(gold, predictions[name]) for gold in wanted)
-            f1[name] = max(token_f1_or_none(gold, predictions[name]) for gold in wanted)
+            given = predictions[name]
+            exact[name] = max(exact_match(gold, given) for gold in _wanted(answers))
+            f1[name] = _best_f1(answers, given)
     scores: dict[str, float] = {}
     cut = null_odds if null_odds is not None and threshold is not None else None
     for metric, values in (("exact", exact), ("f1", f1)):
@@ -140,7 +140,10 @@ def best_threshold(
     for name in sorted(null_odds, key=lambda name: null_odds[name]):
         if name not in scores:
             continue
-        current += _gain(name, predictions, scores, answerable)
+        if answerable[name]:
+            current += scores[name]
+        elif predictions[name]:
+            current -= 1.0
         if current > best:
             best, at = current, null_odds[name]
     return best / len(scores), at
@@ -157,20 +160,15 @@ def tuned_threshold(
     Args:
         texts: id -> the best answer that is not empty, however large its null odds.
     """
-    answerable = {name: bool(answers) for name, answers in golds.items()}
-    scores = {
-        name: max(
-            token_f1_or_none(gold, texts[name])
-            for gold in [gold for gold in answers if normalized(gold)] or [""]
-        )
-        for name, answers in golds.items()
+    gains = {
+        name: _best_f1(golds[name], texts[name]) - _best_f1(golds[name], "") for name in null_odds
     }
     order = sorted(null_odds, key=lambda name: null_odds[name])
     odds = [null_odds[name] for name in order]
     current = best = 0.0  # no answer at all
     answered = 0
     for number, name in enumerate(order, start=1):
-        current += _gain(name, texts, scores, answerable)
+        current += gains[name]
         apart = number == len(odds) or odds[number] > odds[number - 1]
         if apart and current > best:
             best, answered = current, number
@@ -247,16 +245,14 @@ def _longest_run(first: Sequence[str], second: Sequence[str]) -> int:
     return longest
 
 
-def _gain(
-    name: str,
-    predictions: Mapping[str, str],
-    scores: Mapping[str, float],
-    answerable: Mapping[str, bool],
-) -> float:
-    """What answering one more question changes, against leaving it unanswered."""
-    if answerable[name]:
-        return scores[name]
-    return -1.0 if predictions[name] else 0.0
+def _best_f1(answers: Sequence[str], text: str) -> float:
+    """SQuAD 2.0's F1 against the best of the answers."""
+    return max(token_f1_or_none(gold, text) for gold in _wanted(answers))
+
+
+def _wanted(answers: Sequence[str]) -> list[str]:
+    """SQuAD 2.0's right answers: those that are something once normalized, or no answer."""
+    return [gold for gold in answers if normalized(gold)] or [""]
 
 
 def _mean(values: Iterable[float]) -> float:
