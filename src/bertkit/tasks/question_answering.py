@@ -146,7 +146,7 @@ class SpanObjective:
 
 def outputs(model: nn.Module, batch: Batch, windows: Sequence[Window]) -> list[WindowScores]:
     """The scores of each window."""
-    rows = model(batch.inputs).float().cpu().numpy()
+    rows = model(batch.inputs).detach().float().cpu().numpy()
     ends = np.cumsum([window.tokens for window in windows])
     threshold: float | None = model.null_threshold  # type: ignore[assignment]
     return [WindowScores(part, threshold) for part in np.split(rows, ends[:-1])]
