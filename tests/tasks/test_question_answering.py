@@ -184,8 +184,8 @@ def test_python_and_the_command_line_answer_alike(unanswerable_run, capsys):
     ("one", "message"),
     [
         ("who?", "not a str"),
-        ({"question": "who?"}, "not a dictionary with the keys question"),
-        ({"question": "who?", "context": None}, "not a dictionary with the keys"),
+        ({"question": "who?"}, "not a dict with the keys question"),
+        ({"question": "who?", "context": None}, "not a dict with the keys"),
         (("a", 3), "not a tuple"),
     ],
 )
@@ -299,7 +299,7 @@ def test_defaults_are_the_reference_releases(checkpoint, tmp_path):
         ({"sequence_length": 11}, "use --sequence-length 12 or more"),
         ({"answer_tokens": 0}, "answer tokens is 0"),
         ({"n_best": 0}, "best answers is 0"),
-        ({"text": "q"}, "SQuAD files have no columns"),
+        ({"text": "q"}, "read from context, question and answers"),
         ({"task": "squad-1.1"}, "unanswerable questions .* use --task squad-2.0"),
     ],
 )

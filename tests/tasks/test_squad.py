@@ -118,6 +118,31 @@ def test_a_missing_file_and_broken_utf8_are_one_line_for_the_user(tmp_path):
         read_squad(tmp_path / "a.json")
 
 
+def test_records_as_on_the_hub_are_read(tmp_path):
+    rows = [
+        {
+            "id": "a",
+            "context": "a gold",
+            "question": "?",
+            "title": "t",
+            "answers": {"text": ["gold", "old"], "answer_start": [2, 3]},
+        },
+        {"context": "a gold", "question": "?", "answers": {"text": [], "answer_start": []}},
+        {"context": "a gold", "question": "?"},
+    ]
+    expected = [
+        QuestionExample("a", "?", "a gold", (Answer("gold", 2), Answer("old", 3))),
+        QuestionExample("1", "?", "a gold", ()),
+        QuestionExample("2", "?", "a gold", None),
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "a.json").write_text(json.dumps(rows))
+    assert read_squad(tmp_path / "a.jsonl") == read_squad(tmp_path / "a.json") == expected
+    (tmp_path / "b.jsonl").write_text(json.dumps({**rows[0], "answers": "gold"}))
+    with pytest.raises(UserError, match=r"line 1: 'answers' is a text, not a list"):
+        read_squad(tmp_path / "b.jsonl")
+
+
 def test_every_answer_of_the_real_files_stands_where_it_says(shared_data):
     for name, questions, impossible in (
         ("dev-v1.1.json", 10570, 0),

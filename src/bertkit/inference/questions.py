@@ -1,4 +1,4 @@
-"""Questions with their contexts, in: from a file or from Python, for a question-answering model.
+"""Questions with their contexts, from a file, for a question-answering model.
 
 .json                 SQuAD's form, answered or not
 .jsonl, .csv, .tsv    columns "question" and "context" (--text, --pair), and "id" if there is one
@@ -8,14 +8,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from bertkit.errors import UserError
 from bertkit.inference.inputs import STANDARD
 from bertkit.tasks.rows import TABLE_SUFFIXES, column, read_rows
-from bertkit.tasks.squad import QuestionExample, read_squad
+from bertkit.tasks.squad import read_squad
 
 QuestionInput = tuple[str, str, str]
 """Question, context, id."""
@@ -55,34 +54,3 @@ def read_questions(
         )
     if number < 0:
         raise UserError(f"{path} is empty; give it a question and its context on each line")
-
-
-def question_of(one: Any) -> QuestionExample:
-    """An input of `predict` in Python as an example.
-
-    Args:
-        one: {"question": ..., "context": ...}, perhaps with an "id", or (question, context).
-
-    Raises:
-        UserError: it is something else.
-    """
-    parts: tuple[Any, ...] = ()
-    if isinstance(one, QuestionExample):
-        return one
-    if isinstance(one, Mapping):
-        parts = (one.get("question"), one.get("context"), str(one.get("id", "")))
-    elif isinstance(one, tuple) and len(one) in (2, 3):
-        parts = (*one, "")[:3]
-    if not parts or not all(isinstance(part, str) for part in parts):
-        raise UserError(
-            'a question-answering model takes {"question": a text, "context": a text}, or a pair '
-            f"(question, context), not {_shown(one)}"
-        )
-    question, context, name = parts
-    return QuestionExample(name, question, context)
-
-
-def _shown(one: Any) -> str:
-    if isinstance(one, Mapping):
-        return f"a dictionary with the keys {', '.join(map(str, one)) or 'none'}"
-    return f"a {type(one).__name__}"

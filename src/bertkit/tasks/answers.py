@@ -77,14 +77,22 @@ def evaluate_model(
     quiet: bool = True,
     calibrate: bool = False,
 ) -> Evaluation:
-    """Scores a model in memory on labelled examples.
+    """Scores a model in memory on labelled examples; of examples without any label there are
+    predictions and no scores.
 
     Args:
         calibrate: choose on these examples what the task chooses on dev, and set it in the model.
 
     Raises:
-        UserError: labels that the model does not have, or what `answer` raises.
+        UserError: labels that the model does not have, some examples without labels, or what
+            `answer` raises.
     """
+    labelled = sum(map(task.is_labelled, examples))
+    if 0 < labelled < len(examples):
+        raise UserError(
+            f"{len(examples) - labelled:,} of {len(examples):,} examples have no label; "
+            "give all of them one, or none"
+        )
     unknown = task.unknown(examples, model.labels)  # type: ignore[arg-type]
     if unknown:
         raise UserError(
@@ -92,9 +100,10 @@ def evaluate_model(
             f"{listed(model.labels)}); tune a model on data with these labels, or rename them"
         )
     answers = answer(model, task, examples, tokenizer, options, batch_tokens, quiet)
-    if calibrate and task.calibrate is not None:
+    if calibrate and labelled and task.calibrate is not None:
         answers.predictions = task.calibrate(model, examples, answers.predictions)
-    return Evaluation(task.metric(examples, answers.predictions), answers)
+    scores = task.metric(examples, answers.predictions) if labelled else Scores({}, [])
+    return Evaluation(scores, answers)
 
 
 def outputs(

@@ -13,7 +13,7 @@ questions, and is a part of the model (`null_threshold` in its config.json).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,7 +61,10 @@ def read(path: Path, columns: Columns, unanswerable: bool = True) -> list[Questi
             `columns.unlabeled`; unanswerable ones where they do not belong.
     """
     if columns.text or columns.pair or columns.label:
-        raise UserError("SQuAD files have no columns; leave --text, --pair and --label out")
+        raise UserError(
+            "questions are read from context, question and answers; leave --text, --pair and "
+            "--label out"
+        )
     examples = read_squad(path)
     unknown = [example.id for example in examples if example.answers is None]
     if unknown and not columns.unlabeled:
@@ -284,6 +287,37 @@ def unknown(examples: Sequence[QuestionExample], labels: Sequence[str]) -> list[
     return []
 
 
+def is_labelled(example: QuestionExample) -> bool:
+    """Whether its answers are known."""
+    return example.answers is not None
+
+
+def from_input(one: Any, tokenizer: Tokenizer) -> QuestionExample:
+    """An input of `predict` in Python as an example.
+
+    Args:
+        one: {"question": ..., "context": ...}, perhaps with an "id", or (question, context).
+
+    Raises:
+        UserError: it is something else.
+    """
+    parts: tuple[Any, ...] = ()
+    if isinstance(one, QuestionExample):
+        return one
+    if isinstance(one, Mapping):
+        parts = (one.get("question"), one.get("context"), str(one.get("id", "")))
+    elif isinstance(one, tuple) and len(one) in (2, 3):
+        parts = (*one, "")[:3]
+    if not parts or not all(isinstance(part, str) for part in parts):
+        keys = f" with the keys {', '.join(map(str, one))}" if isinstance(one, Mapping) else ""
+        raise UserError(
+            'a question-answering model takes {"question": a text, "context": a text}, or a pair '
+            f"(question, context), not a {type(one).__name__}{keys}"
+        )
+    question, context, name = parts
+    return QuestionExample(name, question, context)
+
+
 def texts(example: QuestionExample) -> tuple[str, ...]:
     """The question and its context."""
     return (example.question, example.context)
@@ -336,6 +370,8 @@ QUESTION_ANSWERING = Task(
     counts=counts,
     main="f1",
     least_labels=0,
+    is_labelled=is_labelled,
+    from_input=from_input,
     submission=submission,
     calibrate=calibrate,
     sequence_length=384,

@@ -5,6 +5,7 @@
          "is_impossible": false}]}]}]}
 
 SQuAD 1.1 and 2.0, CMRC 2018 (its SQuAD-style files), DRCD and one's own data come in this form.
+Records with the fields context, question and answers, as on the hub, are read as well.
 
 Choices worth knowing:
 - `answer_start` counts Unicode characters of the untouched context, from 0.
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.errors import UserError
+from bertkit.tasks.records import is_hub, read_records
 
 FORM = 'SQuAD files are {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}'
 NAMED = 3
@@ -80,13 +82,19 @@ class SkippedAnswers:
 
 
 def read_squad(path: Path) -> list[QuestionExample]:
-    """Reads a file in SQuAD's form, answered or not.
+    """Reads a file in SQuAD's form, or records, answered or not.
 
     Raises:
         UserError: no such file, not UTF-8, not JSON, not of this form (with the place in the
             file), the same id twice, or no question.
     """
-    examples = list(_questions(_document(path), path))
+    document = None
+    if path.suffix.lower() == ".json" and not is_hub(path):
+        document = _document(path)
+    if document is None or _is_records(document):
+        examples = list(_recorded(path))
+    else:
+        examples = list(_questions(document, path))
     if not examples:
         raise UserError(f"{path} has no questions; {FORM}")
     seen: set[str] = set()
@@ -165,6 +173,30 @@ def _questions(document: Any, path: Path) -> Iterator[QuestionExample]:
                 name = qa.get("id", number)
                 number += 1
                 yield QuestionExample(str(name), question, context, _answers(qa, path, where))
+
+
+def _is_records(document: Any) -> bool:
+    """Whether a JSON file is a list of records instead of SQuAD's tree."""
+    first = document[0] if isinstance(document, list) and document else None
+    return isinstance(first, dict) and {"context", "question"} <= first.keys()
+
+
+def _recorded(path: Path) -> Iterator[QuestionExample]:
+    for number, one in enumerate(read_records(path)):
+        values = dict(one)
+        answers = values.get("answers")
+        if isinstance(answers, dict):  # the hub's form: a list of each field
+            texts, starts = (
+                _list(answers, key, path, one.where) for key in ("text", "answer_start")
+            )
+            values["answers"] = [
+                {"text": text, "answer_start": start}
+                for text, start in zip(texts, starts, strict=False)
+            ]
+        context = _text(values, "context", path, one.where)
+        question = _text(values, "question", path, one.where)
+        name = str(values.get("id", number))
+        yield QuestionExample(name, question, context, _answers(values, path, one.where))
 
 
 def _answers(qa: dict[str, Any], path: Path, where: str) -> tuple[Answer, ...] | None:

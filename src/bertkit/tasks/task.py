@@ -33,12 +33,16 @@ class Columns:
 
     Attributes:
         unlabeled: whether a file without labels may be read, to be answered and not scored.
+        delimiter: of the labels in one cell, for multi-label classification.
+        choices: columns of the choices, or the one column that holds a list of them.
     """
 
     text: str | None = None
     pair: str | None = None
     label: str | None = None
     unlabeled: bool = False
+    delimiter: str | None = None
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class TaskOptions:
     Attributes:
         sequence_length: tokens of the longest sequence, specials included.
         workers: processes that may make features.
+        document_context: tagging: fill a sentence's sequence with the text around it.
         doc_stride, doc_overlap, question_tokens: question answering, see
             `question_windows.Windowing`; without either of the first two the stride is 128.
         answer_tokens, n_best: question answering, see `spans.decode_answers`.
@@ -55,6 +60,7 @@ class TaskOptions:
 
     sequence_length: int
     workers: int = 1
+    document_context: bool = False
     doc_stride: int | None = None
     doc_overlap: int | None = None
     question_tokens: int = 64
@@ -133,7 +139,10 @@ class Task:
         texts: example -> the texts it asks about; equal texts make a duplicate.
         counts: examples -> how many there are of each label, for the report before training.
         main: the metric that says which of two models is better.
-        least_labels: fewer labels in the training data mean that there is nothing to learn.
+        least_labels: fewer kinds of labels in `counts` mean that there is nothing to learn.
+        is_labelled: example -> whether it says what is right.
+        from_input: (input, tokenizer) -> an example without labels, where the task takes other
+            inputs than texts, pairs of them and words (see `inference/load.py`).
         submission: (examples, predictions, split) -> file name -> content, as the data set's
             makers want predictions; None where they ask for none.
         calibrate: (model, dev examples, predictions) -> the predictions as the model decides
@@ -161,6 +170,8 @@ class Task:
     counts: Callable[[Sequence[Any]], dict[str, int]]
     main: str
     least_labels: int = 2
+    is_labelled: Callable[[Any], bool] = lambda example: True
+    from_input: Callable[[Any, Tokenizer], Any] | None = None
     submission: Callable[[Sequence[Any], Sequence[Any], str], dict[str, str]] | None = None
     calibrate: Callable[[nn.Module, Sequence[Any], Sequence[Any]], list[Any]] | None = None
     sequence_length: int = 128
