@@ -41,12 +41,12 @@ def random_text(generator: random.Random) -> str:
 
 
 def random_predictions(
-    seed: int, unanswerable: float
+    seed: int, unanswerable: float, count: int = 300
 ) -> tuple[dict[str, list[str]], dict[str, str], dict[str, float]]:
     generator = random.Random(seed)
     golds: dict[str, list[str]] = {}
     predictions: dict[str, str] = {}
-    for number in range(300):
+    for number in range(count):
         name = f"q{number}"
         answers = [random_text(generator) for _ in range(generator.randrange(1, 4))]
         golds[name] = [] if generator.random() < unanswerable else answers
@@ -117,8 +117,8 @@ def test_the_two_versions_differ_on_answers_that_are_nothing_but_articles():
 
 
 def test_the_tuned_threshold_reaches_the_best_f1_and_answers_nothing_where_that_is_best():
-    for seed in range(20):
-        golds, texts, odds = random_predictions(seed, 0.5)
+    for seed in range(4):
+        golds, texts, odds = random_predictions(seed, 0.5, 60)
         threshold = tuned_threshold(golds, texts, odds)
         assert f1_at(threshold, golds, texts, odds) == pytest.approx(
             max(f1_at(cut, golds, texts, odds) for cut in [-100.0, *odds.values()])
