@@ -374,3 +374,20 @@ def test_the_official_numbers_hold_on_the_real_half_of_squad_2(shared_data):
     assert {n: v if n.endswith("thresh") else 100 * v for n, v in ours.items()} == pytest.approx(
         official, abs=1e-9
     )
+
+
+def test_a_step_is_computed_by_a_budget_of_tokens_and_loses_no_window(tiny_tokenizer, tmp_path):
+    from bertkit.tasks.batches import TrainingSource
+
+    path = write_squad(tmp_path / "a.json", 40, 0)
+    options = TaskOptions(30, doc_stride=8, question_tokens=8)
+    made = QUESTION_ANSWERING.features(read_squad(path), tiny_tokenizer, [], options)
+    whole = TrainingSource(made, collate, 32, 32, 0)
+    cut = TrainingSource(made, collate, 32, 32, 0, micro_batch_tokens=100)
+    for step in range(3):
+        [one] = whole.step(step)
+        parts = cut.step(step)
+        assert len(parts) > 1
+        assert all(part.inputs.tokens <= 100 for part in parts)
+        assert sum(part.inputs.tokens for part in parts) == one.inputs.tokens
+        assert sum(part.inputs.sequences for part in parts) == 32

@@ -53,7 +53,9 @@ class FinetuneConfig:
     epochs: float = option(3.0, help="passes over the training examples")
     batch_size: int = option(32, help="sequences a step")
     micro_batch_size: int | None = option(
-        None, help="sequences computed at once; smaller needs less memory (default: the batch size)"
+        None,
+        help="sequences computed at once; smaller needs less memory (default: the batch size; "
+        "2,048 tokens for question answering on a CPU)",
     )
     learning_rate: float = option(5e-5, help="peak learning rate")
     warmup: float = option(0.1, help="share of the steps in which the learning rate rises")

@@ -149,6 +149,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
             config.batch_size,
             config.micro_batch_size or config.batch_size,
             config.seed,
+            _micro_batch_tokens(config, task, model),
         ),
         train_options(config, len(made.features)),
         run,
@@ -290,6 +291,12 @@ def train_options(config: FinetuneConfig, examples: int) -> TrainOptions:
         checkpoint_steps=config.checkpoint_steps,
         quiet=config.quiet,
     )
+
+
+def _micro_batch_tokens(config: FinetuneConfig, task: Task, model: nn.Module) -> int | None:
+    """The task's own budget of tokens, on a CPU and where no micro-batch size is given."""
+    on_cpu = next(model.parameters()).device.type == "cpu"
+    return task.micro_batch_tokens if on_cpu and config.micro_batch_size is None else None
 
 
 def task_options(config: FinetuneConfig) -> TaskOptions:

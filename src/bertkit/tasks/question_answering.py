@@ -42,6 +42,9 @@ from bertkit.training.loop import LossSums
 DOC_STRIDE = 128
 """Tokens from the start of a window to the start of the next, as in the reference release."""
 
+MICRO_BATCH_TOKENS = 2048
+"""A step of 32 windows has up to 12,288 tokens. At once they take gigabytes, and no less time."""
+
 
 class WindowScores(NamedTuple):
     """Start and end scores, [tokens, 2], and the threshold that the model decides by."""
@@ -375,6 +378,7 @@ QUESTION_ANSWERING = Task(
     submission=submission,
     calibrate=calibrate,
     sequence_length=384,
+    micro_batch_tokens=MICRO_BATCH_TOKENS,
 )
 
 read_answerable = partial(read, unanswerable=False)

@@ -148,6 +148,8 @@ class Task:
         calibrate: (model, dev examples, predictions) -> the predictions as the model decides
             from now on, having set in it what is chosen on dev; None where nothing is.
         sequence_length: tokens where the user says nothing.
+        micro_batch_tokens: tokens computed at once in training on a CPU, where the user does not
+            say how many sequences; None: the whole step.
     """
 
     name: str
@@ -175,3 +177,4 @@ class Task:
     submission: Callable[[Sequence[Any], Sequence[Any], str], dict[str, str]] | None = None
     calibrate: Callable[[nn.Module, Sequence[Any], Sequence[Any]], list[Any]] | None = None
     sequence_length: int = 128
+    micro_batch_tokens: int | None = None
