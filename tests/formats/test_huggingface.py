@@ -156,6 +156,7 @@ def test_transformers_scores_choices_the_same(tmp_path: Path) -> None:
         ("regression", ["AutoModelForSequenceClassification"]),
         ("multiple-choice", ["AutoModel"]),
         ("tagging", ["AutoModel", "AutoModelForTokenClassification"]),
+        ("question-answering", ["AutoModel", "AutoModelForQuestionAnswering"]),
     ],
 )
 def test_transformers_finds_every_weight_and_computes_the_same(
@@ -186,7 +187,11 @@ def test_transformers_finds_every_weight_and_computes_the_same(
         ("BertForSequenceClassification", "classification", []),
         ("BertForMultipleChoice", "multiple-choice", []),
         ("BertForTokenClassification", "tagging", ["pooler.dense.weight", "pooler.dense.bias"]),
-        ("BertForQuestionAnswering", "encoder", ["pooler.dense.weight", "pooler.dense.bias"]),
+        (
+            "BertForQuestionAnswering",
+            "question-answering",
+            ["pooler.dense.weight", "pooler.dense.bias"],
+        ),
     ],
 )
 def test_what_transformers_writes_is_read(
@@ -601,3 +606,20 @@ def test_transformers_predicts_the_same_next_tokens(tmp_path: Path) -> None:
     with torch.no_grad():
         theirs = batch.at_tokens(peer(**batch.padded).logits)
         torch.testing.assert_close(model.masked_lm.logits(model.encoder(batch.flat)), theirs)
+
+
+def test_the_null_threshold_travels_in_config_json(tmp_path: Path) -> None:
+    model = make_model("question-answering")
+    save_checkpoint(model, tmp_path)
+    assert "null_threshold" not in json.loads((tmp_path / "config.json").read_text())
+    assert load_checkpoint(tmp_path).model.null_threshold is None
+    model.null_threshold = -0.1 - 0.2
+    save_checkpoint(model, tmp_path)
+    assert load_checkpoint(tmp_path).model.null_threshold == -0.1 - 0.2
+    # another head has no use for it
+    other: Any = load_checkpoint(tmp_path, head="tagging", labels=LABELS)
+    assert not hasattr(other.model, "null_threshold")
+    assert "qa_outputs.weight" in other.unexpected
+    change_config(tmp_path, null_threshold="high")
+    with pytest.raises(UserError, match=r"'null_threshold' in .* is 'high', not a number"):
+        load_checkpoint(tmp_path)

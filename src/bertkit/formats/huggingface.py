@@ -67,6 +67,7 @@ ARCHITECTURES = {
     "multi-label": "BertForSequenceClassification",
     "multiple-choice": "BertForMultipleChoice",
     "tagging": "BertForTokenClassification",
+    "question-answering": "BertForQuestionAnswering",
 }
 """The class that a head is in transformers."""
 
@@ -113,9 +114,13 @@ HEAD_NAMES = {
     "next_sentence.dense.bias": "cls.seq_relationship.bias",
     "classifier.dense.weight": "classifier.weight",
     "classifier.dense.bias": "classifier.bias",
+    "spans.dense.weight": "qa_outputs.weight",
+    "spans.dense.bias": "qa_outputs.bias",
 }
 _TIED = "masked_lm.embeddings"
 """The output layer, which is the token embeddings."""
+NULL_THRESHOLD = "null_threshold"
+"""Key of config.json: see `QuestionAnsweringModel`; transformers passes over it."""
 _DECODER = "cls.predictions.decoder.weight"
 
 
@@ -188,6 +193,8 @@ def _config_of(model: nn.Module) -> dict[str, Any]:
         values["label2id"] = {label: number for number, label in enumerate(labels)}
     if model.head in PROBLEM_TYPES:
         values["problem_type"] = PROBLEM_TYPES[str(model.head)]
+    if getattr(model, NULL_THRESHOLD, None) is not None:
+        values[NULL_THRESHOLD] = model.null_threshold
     return values
 
 
@@ -241,6 +248,8 @@ def load_checkpoint(
     with uninitialised():
         model = MODELS[head](config, labels) if labelled else MODELS[head](config)
     missing = _fill(model, tensors, file)
+    if head == file_head == "question-answering":
+        model.null_threshold = _threshold(values, directory / CONFIG)  # type: ignore[assignment]
     return LoadedCheckpoint(model, missing, sorted([*tensors, *foreign]))
 
 
@@ -391,6 +400,15 @@ def _numbered_labels(tensors: dict[str, Tensor]) -> list[str]:
     """LABEL_0, LABEL_1, ... for a classifier without names, as transformers calls them."""
     weight = tensors.get("classifier.weight")
     return [] if weight is None else [f"LABEL_{number}" for number in range(weight.shape[0])]
+
+
+def _threshold(values: dict[str, Any], path: Path) -> float | None:
+    threshold = values.get(NULL_THRESHOLD)
+    if threshold is None:
+        return None
+    if isinstance(threshold, bool) or not isinstance(threshold, (int, float)):
+        raise UserError(f"'{NULL_THRESHOLD}' in {path} is {threshold!r}, not a number; mend it")
+    return float(threshold)
 
 
 def _same_labels(labels: list[str], file_labels: list[str]) -> bool:

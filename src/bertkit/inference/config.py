@@ -18,7 +18,8 @@ class PredictConfig:
     checkpoint: str = option(help="a tuned model", positional=True)
     input: str = option(
         "-",
-        help="text (a line each), .jsonl, .csv or .tsv; - is standard input",
+        help="text (a line each), .jsonl, .csv or .tsv; SQuAD's .json for question answering; - is "
+        "standard input",
         positional=True,
     )
     output: str | None = option(None, help="JSONL file (default: standard output)", short="o")

@@ -5,6 +5,7 @@ model.predict(["a text"])                      # a classifier: labels with proba
 model.predict([("a text", "another")])         # pairs
 model.predict(["Jim Henson was a puppeteer"])  # a tagger: entities with character spans
 model.predict([["Jim", "Henson"]])             # words that are cut already
+model.predict([{"question": "Who?", "context": "Jim Henson was a puppeteer"}])  # its answer
 model.predict([("a text", ["this", "that"])])  # multiple choice: which of the choices
 """
 
@@ -35,6 +36,7 @@ from bertkit.tasks.readers import TextExample, WordsExample
 from bertkit.tasks.registry import TASKS, family_of
 from bertkit.tasks.regression import ScorePrediction
 from bertkit.tasks.segmentation import SegmentedPrediction
+from bertkit.tasks.spans import AnswerPrediction
 from bertkit.tasks.tagging import TagPrediction
 from bertkit.tasks.task import TaskOptions
 from bertkit.text.tokenizer import Tokenizer
@@ -49,8 +51,9 @@ Prediction = (
     | ChoicePrediction
     | TagPrediction
     | SegmentedPrediction
+    | AnswerPrediction
 )
-PredictInput = str | tuple[str, str] | list[str] | ChoiceInput
+PredictInput = str | tuple[str, ...] | list[str] | dict[str, str] | ChoiceInput
 
 
 class LoadedModel(nn.Module):
@@ -121,7 +124,8 @@ class LoadedModel(nn.Module):
 
         Args:
             inputs: texts, (text, text) pairs for a classifier, lists of words for a tagger,
-                (text, choices) or (text, question, choices) for multiple choice.
+                (text, choices) or (text, question, choices) for multiple choice,
+                {"question": ..., "context": ...} for question answering.
             batch_tokens: tokens computed at once; changes nothing in the result.
 
         Returns:
@@ -221,7 +225,7 @@ def trained_length(directory: Path) -> int | None:
     """The sequence length a run was trained with: positions beyond it may never have learned."""
     tuned = tuned_with(directory)
     if tuned is not None:
-        return tuned.sequence_length
+        return task_options(tuned).sequence_length
     if (directory / "pretrain.yaml").is_file():
         return configurations.load(PretrainConfig, directory / "pretrain.yaml").sequence_length
     return None

@@ -9,6 +9,7 @@ from bertkit.inference.batching import in_windows
 from bertkit.inference.config import PredictConfig
 from bertkit.inference.inputs import json_output, read_inputs
 from bertkit.inference.load import load
+from bertkit.inference.questions import read_questions
 from bertkit.progress import Progress, say
 from bertkit.training.allocator import keep_memory
 
@@ -43,7 +44,8 @@ def predict(config: PredictConfig) -> PredictResult:
     task = model.task
     started = time.monotonic()
     inputs = truncated = 0
-    texts = read_inputs(config.input, config.text, config.pair)
+    read = read_questions if model.head == "question-answering" else read_inputs
+    texts = read(config.input, config.text, config.pair)
     with (
         Progress("predict", None, "texts", config.quiet) as progress,
         json_output(config.output) as write,

@@ -6,7 +6,7 @@ Every model has `.config`, `.encoder`, `.labels` (empty for pre-training) and a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from bertkit.model.batch import FlatBatch
 from bertkit.model.config import ModelConfig
 from bertkit.model.encoder import Encoder
-from bertkit.model.heads import LabelHead, LossSum, MaskedLMHead, NextSentenceHead
+from bertkit.model.heads import LabelHead, LossSum, MaskedLMHead, NextSentenceHead, SpanHead
 
 
 class PretrainingLosses(NamedTuple):
@@ -224,6 +224,29 @@ class TaggingModel(nn.Module):
         return self.classifier(self.encoder(batch, word_positions))
 
 
+class QuestionAnsweringModel(nn.Module):
+    """The encoder with a start and an end vector over the tokens (paper, sections 4.2 and 4.3).
+
+    Attributes:
+        null_threshold: a question counts as unanswerable when its null odds (score of the span
+            at [CLS] less that of the best answer) are above it; None: every question is answered.
+    """
+
+    head = "question-answering"
+
+    def __init__(self, config: ModelConfig, labels: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.config = config
+        self.labels = list(labels)  # none: the outputs are always start and end
+        self.null_threshold: float | None = None
+        self.encoder = Encoder(config)
+        self.spans = SpanHead(config)
+
+    def forward(self, batch: FlatBatch) -> Tensor:
+        """Start and end scores, [tokens, 2]."""
+        return self.spans(self.encoder(batch))
+
+
 MODELS: dict[str, type[nn.Module]] = {
     model.head: model
     for model in (
@@ -236,6 +259,7 @@ MODELS: dict[str, type[nn.Module]] = {
         MultiLabelModel,
         MultipleChoiceModel,
         TaggingModel,
+        QuestionAnsweringModel,
     )
 }
 """The families by the name in `.head`."""

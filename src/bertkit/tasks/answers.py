@@ -12,7 +12,7 @@ from torch import nn
 
 from bertkit.errors import UserError
 from bertkit.model.config import ModelConfig
-from bertkit.progress import Progress
+from bertkit.progress import Progress, say
 from bertkit.tasks.batches import by_budget
 from bertkit.tasks.task import FeatureSet, Scores, Task, TaskOptions
 from bertkit.text.tokenizer import Tokenizer
@@ -59,6 +59,8 @@ def answer(
     """
     check_sequence_length(options.sequence_length, model)
     made = task.features(examples, tokenizer, None, options)
+    for note in made.notes:
+        say(note, quiet)
     rows = outputs(model, task, made, batch_tokens, quiet)
     labels: list[str] = model.labels  # type: ignore[assignment]
     predictions = task.decode(examples, made.features, rows, labels, options)
@@ -73,9 +75,13 @@ def evaluate_model(
     options: TaskOptions,
     batch_tokens: int = BATCH_TOKENS,
     quiet: bool = True,
+    calibrate: bool = False,
 ) -> Evaluation:
     """Scores a model in memory on labelled examples; of examples without any label there are
     predictions and no scores.
+
+    Args:
+        calibrate: choose on these examples what the task chooses on dev, and set it in the model.
 
     Raises:
         UserError: labels that the model does not have, some examples without labels, or what
@@ -94,6 +100,8 @@ def evaluate_model(
             f"{listed(model.labels)}); tune a model on data with these labels, or rename them"
         )
     answers = answer(model, task, examples, tokenizer, options, batch_tokens, quiet)
+    if calibrate and labelled and task.calibrate is not None:
+        answers.predictions = task.calibrate(model, examples, answers.predictions)
     scores = task.metric(examples, answers.predictions) if labelled else Scores({}, [])
     return Evaluation(scores, answers)
 
@@ -124,7 +132,7 @@ def outputs(
 
 def check_head(missing: Sequence[str], path: Path) -> None:
     """Raises UserError where a checkpoint lacks the weights of its own task head."""
-    if any(name.startswith("classifier.") for name in missing):
+    if any(name.startswith(("classifier.", "qa_outputs.")) for name in missing):
         raise UserError(
             f"the weights in {path} lack the task head that its configuration names; "
             "copy them again, or tune the model with bertkit finetune"

@@ -35,6 +35,7 @@ class TrainingSource(BatchSource):
         collate: units -> micro-batch.
         batch_size: units a step.
         micro_batch_size: units computed at once; inside a step like lengths go together.
+        micro_batch_tokens: tokens computed at once, instead.
     """
 
     def __init__(
@@ -44,12 +45,14 @@ class TrainingSource(BatchSource):
         batch_size: int,
         micro_batch_size: int,
         seed: int,
+        micro_batch_tokens: int | None = None,
     ) -> None:
         self._features = made.features
         self._lengths = made.lengths
         self._collate = collate
         self._batch_size = batch_size
         self._micro_batch_size = min(micro_batch_size, batch_size)
+        self._micro_batch_tokens = micro_batch_tokens
         self._seed = seed
         self._orders: dict[int, np.ndarray] = {}
 
@@ -61,8 +64,12 @@ class TrainingSource(BatchSource):
 
     def step(self, step: int) -> list[Batch]:
         rows = sorted(self.rows(step), key=lambda row: self._lengths[row])
-        size = self._micro_batch_size
-        parts = [rows[first : first + size] for first in range(0, len(rows), size)]
+        if self._micro_batch_tokens is None:
+            size = self._micro_batch_size
+            parts = [rows[first : first + size] for first in range(0, len(rows), size)]
+        else:
+            groups = by_budget([self._lengths[row] for row in rows], self._micro_batch_tokens)
+            parts = [[rows[number] for number in group] for group in groups]
         return [self._collate([self._features[row] for row in part]) for part in parts]
 
     def _order(self, epoch: int) -> np.ndarray:

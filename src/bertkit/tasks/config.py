@@ -25,8 +25,9 @@ class FinetuneConfig:
     output: str = option(help="folder of the run; the tuned model is written there", short="o")
     task: str | None = option(
         None,
-        help="classification, regression, multi-label, multiple-choice, tagging, or a data set by "
-        "name, as mrpc (default: what your own data look like)",
+        help="classification, regression, multi-label, multiple-choice, tagging, "
+        "question-answering, or a data set by name, as mrpc (default: what your own data look "
+        "like)",
         short="t",
     )
     data: str | None = option(
@@ -52,7 +53,9 @@ class FinetuneConfig:
     epochs: float = option(3.0, help="passes over the training examples")
     batch_size: int = option(32, help="sequences a step")
     micro_batch_size: int | None = option(
-        None, help="sequences computed at once; smaller needs less memory (default: the batch size)"
+        None,
+        help="sequences computed at once; smaller needs less memory (default: the batch size; "
+        "2,048 tokens for question answering on a CPU)",
     )
     learning_rate: float = option(5e-5, help="peak learning rate")
     warmup: float = option(0.1, help="share of the steps in which the learning rate rises")
@@ -60,7 +63,24 @@ class FinetuneConfig:
     dropout: float | None = option(
         None, help="at every site of the paper, attention included (default: as in the checkpoint)"
     )
-    sequence_length: int = option(128, help="tokens of the longest sequence, specials included")
+    sequence_length: int | None = option(
+        None,
+        help="tokens of the longest sequence, specials included (default: 128, and 384 for "
+        "question answering)",
+    )
+    doc_stride: int | None = option(
+        None,
+        help="question answering: tokens from the start of a context's window to the start of the "
+        "next, as in the reference release (default: 128)",
+    )
+    doc_overlap: int | None = option(
+        None,
+        help="question answering: instead, tokens that two neighbouring windows share, which is "
+        "what later software calls stride",
+    )
+    question_tokens: int = option(64, help="question answering: longer questions lose their ends")
+    answer_tokens: int = option(30, help="question answering: tokens of the longest answer")
+    n_best: int = option(20, help="question answering: candidates kept of each question")
     dev_share: float = option(
         0.1, help="share of the training examples held out as dev set where none is given"
     )

@@ -114,7 +114,8 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     rates = {} if config.dropout is None else dropout_rates(config.dropout)
     loaded = load_checkpoint(config.checkpoint, head=task.head, labels=data.labels, **rates)
     model = loaded.model
-    check_sequence_length(config.sequence_length, model)
+    options = task_options(config)
+    check_sequence_length(options.sequence_length, model)
     head = _say_of_head(loaded, config.quiet)
     if any(name.startswith("bert.pooler.") for name in loaded.missing):
         say("the checkpoint has no pooler; it starts untrained", config.quiet)
@@ -127,11 +128,10 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     run = Path(config.output)
     claim(run, config, "finetune.yaml", MAY_CHANGE)
     _same_inputs(run, [Path(config.checkpoint, "model.safetensors"), *data.files])
-    options = task_options(config)
     made = task.features(data.train, tokenizer, data.labels, options)
     if not made.features:
         raise UserError("no training example holds a token; check the text column")
-    summary_of_data = summarise(task, data.train, data.dev, made, config.sequence_length)
+    summary_of_data = summarise(task, data.train, data.dev, made, options.sequence_length)
     say(str(summary_of_data), config.quiet)
     with writing(run / "data.json") as partial:
         text = json.dumps(asdict(summary_of_data), indent=2, ensure_ascii=False)
@@ -141,7 +141,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     last: list[Evaluation] = []
 
     def evaluate(model: nn.Module) -> dict[str, float]:
-        last[:] = [evaluate_model(model, task, data.dev, tokenizer, options)]
+        last[:] = [evaluate_model(model, task, data.dev, tokenizer, options, calibrate=True)]
         return last[0].scores.metrics
 
     result = train(
@@ -153,6 +153,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
             config.batch_size,
             config.micro_batch_size or config.batch_size,
             config.seed,
+            _micro_batch_tokens(config, task, model),
         ),
         train_options(config, len(made.features)),
         run,
@@ -296,9 +297,23 @@ def train_options(config: FinetuneConfig, examples: int) -> TrainOptions:
     )
 
 
+def _micro_batch_tokens(config: FinetuneConfig, task: Task, model: nn.Module) -> int | None:
+    """The task's own budget of tokens, on a CPU and where no micro-batch size is given."""
+    on_cpu = next(model.parameters()).device.type == "cpu"
+    return task.micro_batch_tokens if on_cpu and config.micro_batch_size is None else None
+
+
 def task_options(config: FinetuneConfig) -> TaskOptions:
     """What a fine-tuning's configuration says about features and predictions."""
-    return TaskOptions(config.sequence_length, document_context=config.document_context)
+    return TaskOptions(
+        sequence_length=config.sequence_length or get_task(str(config.task)).sequence_length,
+        document_context=config.document_context,
+        doc_stride=config.doc_stride,
+        doc_overlap=config.doc_overlap,
+        question_tokens=config.question_tokens,
+        answer_tokens=config.answer_tokens,
+        n_best=config.n_best,
+    )
 
 
 def _same_inputs(run: Path, files: Sequence[Path]) -> None:
@@ -327,6 +342,8 @@ def _check(config: FinetuneConfig) -> None:
         ("batch size", config.batch_size),
         ("micro-batch size", 1 if config.micro_batch_size is None else config.micro_batch_size),
         ("learning rate", config.learning_rate),
+        ("number of answer tokens", config.answer_tokens),
+        ("number of best answers", config.n_best),
         ("number of examples", 1 if config.max_examples is None else config.max_examples),
     )
     for name, value in positive:

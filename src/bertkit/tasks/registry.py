@@ -11,13 +11,24 @@ from bertkit.tasks.choice_readers import read_c3, read_commonsenseqa, read_hella
 from bertkit.tasks.classification import CLASSIFICATION
 from bertkit.tasks.glue import GLUE
 from bertkit.tasks.multilabel import MULTI_LABEL
+from bertkit.tasks.question_answering import (
+    CMRC_FILES,
+    DRCD_FILES,
+    QUESTION_ANSWERING,
+    SQUAD2_FILES,
+    SQUAD_FILES,
+    cmrc_metric,
+    read_answerable,
+    squad2_metric,
+    squad_metric,
+)
 from bertkit.tasks.readers import split_files
 from bertkit.tasks.regression import REGRESSION
 from bertkit.tasks.segmentation import SEGMENTATION
 from bertkit.tasks.tagging import PARTS_OF_SPEECH, TAGGING
 from bertkit.tasks.task import Task
 
-FAMILIES = (CLASSIFICATION, REGRESSION, MULTI_LABEL, MULTIPLE_CHOICE, TAGGING)
+FAMILIES = (CLASSIFICATION, REGRESSION, MULTI_LABEL, MULTIPLE_CHOICE, TAGGING, QUESTION_ANSWERING)
 """The tasks for one's own data, one for each head."""
 
 CHOICES = (
@@ -80,8 +91,42 @@ WORDS = (
     SEGMENTATION,
 )
 
+QUESTIONS = (
+    replace(
+        QUESTION_ANSWERING,
+        name="squad-1.1",
+        summary="SQuAD 1.1: questions about Wikipedia, each with an answer",
+        files=SQUAD_FILES,
+        read=read_answerable,
+        metric=squad_metric,
+    ),
+    replace(
+        QUESTION_ANSWERING,
+        name="squad-2.0",
+        summary="SQuAD 2.0: the same, and questions without an answer",
+        files=SQUAD2_FILES,
+        metric=squad2_metric,
+    ),
+    replace(
+        QUESTION_ANSWERING,
+        name="cmrc-2018",
+        summary="CMRC 2018: questions about the Chinese Wikipedia, F1 over characters",
+        files=CMRC_FILES,
+        read=read_answerable,
+        metric=cmrc_metric,
+    ),
+    replace(
+        QUESTION_ANSWERING,
+        name="drcd",
+        summary="DRCD: the same in traditional characters",
+        files=DRCD_FILES,
+        read=read_answerable,
+        metric=cmrc_metric,
+    ),
+)
+
 TASKS: dict[str, Task] = {
-    task.name: task for task in (*FAMILIES, *GLUE, *CHOICES, *WORDS, *CHINESE)
+    task.name: task for task in (*FAMILIES, *GLUE, *CHOICES, *WORDS, *CHINESE, *QUESTIONS)
 }
 
 

@@ -22,7 +22,7 @@ NAMES = {
 
 def metrics_line(metrics: dict[str, float]) -> str:
     """Metrics in one line, shares in per cent: "accuracy 92.30 %, Matthews 0.5612"."""
-    plain = ("matthews", "pearson", "spearman", "rmse")
+    plain = ("matthews", "pearson", "spearman", "rmse", "best_exact_thresh", "best_f1_thresh")
     return ", ".join(
         f"{NAMES.get(name, name.replace('_', ' '))} "
         + (f"{value:.4f}" if name.split("-")[0] in plain else f"{100 * value:.2f} %")
@@ -31,13 +31,16 @@ def metrics_line(metrics: dict[str, float]) -> str:
 
 
 def scores_table(table: list[dict[str, Any]]) -> str:
-    """One line a label, per cent, aligned for a terminal."""
+    """One line a label, per cent, aligned for a terminal: its name, its scores, its count."""
     width = max([len("label"), *(len(row["label"]) for row in table)])
-    lines = [f"{'label':<{width}}  precision  recall      F1   count"]
+    names = [name for name in table[0] if name not in ("label", "count")] if table else []
+    heads = {name: "F1" if name == "f1" else name for name in names}
+    widths = {name: max(6, len(heads[name])) for name in names}
+    titles = "".join(f"  {heads[name]:>{widths[name]}}" for name in names)
+    lines = [f"{'label':<{width}}{titles}   count"]
     for row in table:
-        precision, recall, f1 = (100 * row[name] for name in ("precision", "recall", "f1"))
-        name, count = row["label"], row["count"]
-        lines.append(f"{name:<{width}}  {precision:9.2f}  {recall:6.2f}  {f1:6.2f}  {count:6d}")
+        scores = "".join(f"  {100 * row[name]:{widths[name]}.2f}" for name in names)
+        lines.append(f"{row['label']:<{width}}{scores}  {row['count']:6d}")
     return "\n".join(lines)
 
 

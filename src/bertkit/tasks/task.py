@@ -53,11 +53,19 @@ class TaskOptions:
         sequence_length: tokens of the longest sequence, specials included.
         workers: processes that may make features.
         document_context: tagging: fill a sentence's sequence with the text around it.
+        doc_stride, doc_overlap, question_tokens: question answering, see
+            `question_windows.Windowing`; without either of the first two the stride is 128.
+        answer_tokens, n_best: question answering, see `spans.decode_answers`.
     """
 
     sequence_length: int
     workers: int = 1
     document_context: bool = False
+    doc_stride: int | None = None
+    doc_overlap: int | None = None
+    question_tokens: int = 64
+    answer_tokens: int = 30
+    n_best: int = 20
 
 
 @dataclass(frozen=True)
@@ -139,6 +147,11 @@ class Task:
             inputs than texts, pairs of them and words (see `inference/load.py`).
         submission: (examples, predictions, split) -> file name -> content, as the data set's
             makers want predictions; None where they ask for none.
+        calibrate: (model, dev examples, predictions) -> the predictions as the model decides
+            from now on, having set in it what is chosen on dev; None where nothing is.
+        sequence_length: tokens where the user says nothing.
+        micro_batch_tokens: tokens computed at once in training on a CPU, where the user does not
+            say how many sequences; None: the whole step.
     """
 
     name: str
@@ -165,3 +178,6 @@ class Task:
     is_labelled: Callable[[Any], bool] = lambda example: True
     from_input: Callable[[Any, Tokenizer], Any] | None = None
     submission: Callable[[Sequence[Any], Sequence[Any], str], dict[str, str]] | None = None
+    calibrate: Callable[[nn.Module, Sequence[Any], Sequence[Any]], list[Any]] | None = None
+    sequence_length: int = 128
+    micro_batch_tokens: int | None = None
