@@ -19,14 +19,19 @@ WINDOW_CHARACTERS = 1 << 24
 T = TypeVar("T")
 
 
-def in_windows(items: Iterable[T]) -> Iterator[list[T]]:
-    """Cuts a stream of texts, or pairs of them, into lists that fit in memory."""
+def in_windows(items: Iterable[T], most: int | None = None) -> Iterator[list[T]]:
+    """Cuts a stream of texts, or pairs of them, into lists that fit in memory.
+
+    `most` is the number of characters in a list, if fewer than usual: each text counts two more,
+    as its special tokens do.
+    """
+    limit = WINDOW_CHARACTERS if most is None else most
     window: list[T] = []
     characters = 0
     for item in items:
         window.append(item)
         characters += len(item) if isinstance(item, str) else sum(map(len, item))  # type: ignore[call-overload]
-        if len(window) == WINDOW_TEXTS or characters >= WINDOW_CHARACTERS:
+        if len(window) == WINDOW_TEXTS or characters + 2 * len(window) >= limit:
             yield window
             window, characters = [], 0
     if window:

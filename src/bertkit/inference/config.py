@@ -8,7 +8,10 @@ from typing import Literal
 from bertkit.config import option
 from bertkit.training.config import Precision
 
-Pooling = Literal["mean", "cls", "max", "none"]
+Unit = Literal["text", "word", "token"]
+Pooling = Literal["mean", "max", "cls", "first"]
+Words = Literal["tokenizer", "spaces"]
+Long = Literal["windows", "cut"]
 
 
 @dataclass
@@ -73,15 +76,34 @@ class EmbedConfig:
         positional=True,
     )
     output: str | None = option(
-        None, help=".npz, .npy or .jsonl file (default: JSONL to standard output)", short="o"
+        None,
+        help=".npz, .npy, .parquet or .jsonl file (default: JSONL to standard output)",
+        short="o",
     )
+    unit: Unit = option("text", help="what gets a vector: each text, word or token")
     layers: str = option(
         "last",
-        help="last, second-to-last, sum-last-four, concat-last-four, or numbers as 0,-1 to join: "
-        "0 is the embeddings, -1 the last layer",
+        help="last, second-to-last, embeddings, sum-last-four, concat-last-four, sum-all, or "
+        "numbers as 0,-1 to join: 0 is the embeddings, -1 the last layer",
     )
-    pooling: Pooling = option(
-        "mean", help="one vector from the tokens, specials included; none: a vector for each token"
+    weights: list[float] | None = option(
+        None,
+        help="of a weighted sum of the layers, one each: with numbers, weighted-last-four or "
+        "weighted-all (default: no weighted sum)",
+    )
+    pooling: Pooling | None = option(
+        None,
+        help="one vector from a text's tokens, specials included: mean, max, or cls; from a word's "
+        "pieces: first, mean or max (default: mean of a text, first of a word)",
+    )
+    words: Words = option(
+        "tokenizer",
+        help="where words end: as the tokenizer cuts (white space, punctuation, each Chinese "
+        "character), or at spaces only, for text that is cut already",
+    )
+    long: Long = option(
+        "windows",
+        help="a text longer than a sequence is read in overlapping windows, or cut at its end",
     )
     text: str | None = option(
         None,

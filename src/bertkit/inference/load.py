@@ -19,6 +19,7 @@ from torch import nn
 from bertkit import config as configurations
 from bertkit.errors import UserError
 from bertkit.formats.huggingface import load_checkpoint
+from bertkit.inference.words import words_of
 from bertkit.model.config import ModelConfig
 from bertkit.model.encoder import set_compute_dtype
 from bertkit.pretraining.config import PretrainConfig
@@ -30,7 +31,6 @@ from bertkit.tasks.readers import TextExample, WordsExample
 from bertkit.tasks.registry import family_of
 from bertkit.tasks.tagging import TagPrediction
 from bertkit.text.tokenizer import Tokenizer
-from bertkit.text.wordpiece import PREFIX
 from bertkit.training.config import Precision
 from bertkit.training.precision import compute_dtype
 
@@ -188,21 +188,6 @@ def trained_length(directory: Path) -> int | None:
     if (directory / "pretrain.yaml").is_file():
         return configurations.load(PretrainConfig, directory / "pretrain.yaml").sequence_length
     return None
-
-
-def words_of(text: str, tokenizer: Tokenizer) -> WordsExample:
-    """Cuts a text into words as the tokenizer does: at white space, punctuation, CJK characters.
-
-    The words are slices of the untouched text; a piece with "##" goes on with a word.
-    """
-    pieces = tokenizer.pieces(text)
-    offsets: list[tuple[int, int]] = []
-    for number, start, end in zip(pieces.ids, pieces.starts, pieces.ends, strict=True):
-        if offsets and tokenizer.vocabulary[number].startswith(PREFIX):
-            offsets[-1] = (offsets[-1][0], max(offsets[-1][1], end))
-        else:
-            offsets.append((start, end))
-    return WordsExample([text[start:end] for start, end in offsets], [], text, offsets)
 
 
 def no_gradients(model: nn.Module) -> torch.inference_mode:
