@@ -29,6 +29,8 @@ from bertkit.model.config import ModelConfig
 from bertkit.model.layers import truncated_normal_, uninitialised
 
 CONFIG = "config.json"
+HEAD_OPTIONS = "bertkit_head"
+"""The key in config.json of what else a head is made with."""
 
 CONFIG_KEYS = {
     "vocab_size": "vocab_size",
@@ -64,8 +66,9 @@ ARCHITECTURES = {
     "left-to-right": "BertLMHeadModel",
     "classification": "BertForSequenceClassification",
     "tagging": "BertForTokenClassification",
+    "bilstm-tagging": "BertkitBiLstmForTokenClassification",
 }
-"""The class that a head is in transformers."""
+"""The class that a head is in transformers, or, with "Bertkit" before it, in bertkit only."""
 
 _HEADS = {name: head for head, name in ARCHITECTURES.items()}
 _NEXT_SENTENCE = "cls.seq_relationship.weight"
@@ -126,6 +129,8 @@ def file_names(own: str) -> tuple[str, ...]:
     """The names in the file of one of the model's parameters: three for a packed one."""
     if own in HEAD_NAMES:
         return (HEAD_NAMES[own],)
+    if own.startswith("tagger."):
+        return (own,)
     name = own.removeprefix("encoder.")
     flat = EMBEDDING_NAMES | POOLER_NAMES
     if name in flat:
@@ -177,6 +182,8 @@ def _config_of(model: nn.Module) -> dict[str, Any]:
     if model.head == "classification":
         one = len(labels) == 1
         values["problem_type"] = "regression" if one else "single_label_classification"
+    if options := getattr(model, "head_options", None):
+        values[HEAD_OPTIONS] = {"only_in_bertkit": True, "loads_elsewhere": "the encoder"} | options
     return values
 
 
@@ -184,6 +191,7 @@ def load_checkpoint(
     path: str | Path,
     head: str | None = None,
     labels: list[str] | None = None,
+    head_options: dict[str, Any] | None = None,
     **config_changes: Any,
 ) -> LoadedCheckpoint:
     """Loads a model from a Hugging Face directory.
@@ -194,6 +202,8 @@ def load_checkpoint(
             encoder where the file's is unknown. A head that the file lacks starts fresh.
         labels: of the head, in order; by default the file's. A classifier whose labels in the
             file are others starts fresh, whatever their number.
+        head_options: what else the head is made with, as `BiLstmTaggingModel` is; by default
+            the file's.
         config_changes: fields of ModelConfig to replace, as `hidden_dropout=0.0`. A larger
             `vocab_size`, for a vocabulary that `bertkit vocab --extend` has made longer, adds
             token embeddings that start as all weights do, from torch's default generator.
@@ -220,15 +230,17 @@ def load_checkpoint(
     file_labels = _labels(values, directory / CONFIG) or _numbered_labels(tensors)
     if labels is None:
         labels = file_labels
+    file_options = _head_options(values, directory / CONFIG) if head == file_head else {}
+    options = file_options if head_options is None else head_options
     foreign: list[str] = []
-    if head != file_head or not _same_labels(labels, file_labels):
-        foreign = [name for name in tensors if name.startswith("classifier.")]
+    if head != file_head or options != file_options or not _same_labels(labels, file_labels):
+        foreign = [name for name in tensors if name.startswith(("classifier.", "tagger."))]
     tensors = {name: value for name, value in tensors.items() if name not in foreign}
-    labelled = head in ("classification", "tagging")
+    labelled = head in ("classification", "tagging", "bilstm-tagging")
     if labelled and not labels:
         raise UserError(f"{directory} names no labels for a {head} head; give its labels")
     with uninitialised():
-        model = MODELS[head](config, labels) if labelled else MODELS[head](config)
+        model = MODELS[head](config, labels, **options) if labelled else MODELS[head](config)
     missing = _fill(model, tensors, file)
     return LoadedCheckpoint(model, missing, sorted([*tensors, *foreign]))
 
@@ -265,7 +277,7 @@ def _fill(model: nn.Module, tensors: dict[str, Tensor], file: Path) -> list[str]
                     f"{file} lacks {absent[0]} of shape {_shape(value.chunk(len(names))[0])}; "
                     "the file is not whole or not a BERT of this size: copy or export it again"
                 )
-            if value.dim() == 2:  # the others were made as they start
+            if value.dim() == 2 and ".lstm." not in own:  # the others were made as they start
                 truncated_normal_(value, config.initializer_range)
             missing.extend(absent)
             continue
@@ -352,6 +364,19 @@ def _head_of(values: dict[str, Any], tensors: dict[str, Tensor]) -> str:
             head = "pretraining"
         return head
     return "pretraining" if "cls.predictions.bias" in tensors else "encoder"
+
+
+def _head_options(values: dict[str, Any], path: Path) -> dict[str, Any]:
+    """What else the file's head is made with."""
+    given = values.get(HEAD_OPTIONS) or {}
+    if not isinstance(given, dict):
+        raise UserError(f"'{HEAD_OPTIONS}' in {path} is no JSON object; copy or export it again")
+    kinds = {"features": str, "lstm_size": int}
+    options = {name: given.get(name) for name in kinds if name in given}
+    for name, value in options.items():
+        if type(value) is not kinds[name]:
+            raise UserError(f"'{name}' of '{HEAD_OPTIONS}' in {path} is {value!r}; mend it")
+    return options
 
 
 def _labels(values: dict[str, Any], path: Path) -> list[str]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from bertkit.model.batch import FlatBatch
+from bertkit.model.bilstm import BiLstmTaggingModel
 from bertkit.model.config import ModelConfig
 from bertkit.model.encoder import Encoder
 from bertkit.model.heads import LabelHead, LossSum, MaskedLMHead, NextSentenceHead
@@ -166,6 +167,7 @@ MODELS: dict[str, type[nn.Module]] = {
         LeftToRightModel,
         ClassificationModel,
         TaggingModel,
+        BiLstmTaggingModel,
     )
 }
 """The families by the name in `.head`."""

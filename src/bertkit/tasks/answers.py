@@ -115,7 +115,7 @@ def outputs(
 
 def check_head(missing: Sequence[str], path: Path) -> None:
     """Raises UserError where a checkpoint lacks the weights of its own task head."""
-    if any(name.startswith("classifier.") for name in missing):
+    if any(name.startswith(("classifier.", "tagger.")) for name in missing):
         raise UserError(
             f"the weights in {path} lack the task head that its configuration names; "
             "copy them again, or tune the model with bertkit finetune"

@@ -39,7 +39,9 @@ class FinetuneConfig:
     micro_batch_size: int | None = option(
         None, help="sequences computed at once; smaller needs less memory (default: the batch size)"
     )
-    learning_rate: float = option(5e-5, help="peak learning rate")
+    learning_rate: float | None = option(
+        None, help="peak learning rate (default: 5e-5, with --features 1e-3)"
+    )
     warmup: float = option(0.1, help="share of the steps in which the learning rate rises")
     weight_decay: float = option(0.01, help="decoupled weight decay")
     dropout: float | None = option(
@@ -52,6 +54,12 @@ class FinetuneConfig:
     max_examples: int | None = option(
         None, help="train on this many examples only, drawn by the seed (default: all)"
     )
+    features: str | None = option(
+        None,
+        help="tagging by a BiLSTM on these layers of the encoder, which stays as it is: last, "
+        "concat-last-four, weighted-all or others of bertkit embed (default: train everything)",
+    )
+    lstm_size: int = option(768, help="with --features: units of the BiLSTM in each direction")
     initialise: Initialise = option(
         "checkpoint", help="checkpoint, or random: same configuration, no pre-training (a baseline)"
     )

@@ -131,7 +131,7 @@ def _task(config: EvaluateConfig, model: nn.Module, tuned: FinetuneConfig | None
     head = str(model.head)
     name = config.task or (tuned.task if tuned else None)
     task = get_task(name) if name else family_of(head)
-    if task.head != head:
+    if head not in (task.head, task.feature_head):
         raise UserError(
             f"{config.checkpoint} is not tuned for {task.name}: its head is {head}; "
             f"tune it with bertkit finetune {config.checkpoint} --task {task.name}"

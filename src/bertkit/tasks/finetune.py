@@ -42,6 +42,11 @@ from bertkit.training.config import TrainOptions
 from bertkit.training.loop import train
 from bertkit.training.seeds import derived_seed, seed_initial_weights
 
+FINE_TUNING_RATE = 5e-5
+"""In the paper's grid (appendix A.3)."""
+FEATURES_RATE = 1e-3
+"""Of a BiLSTM that starts at random; the paper gives none."""
+
 MAY_CHANGE = frozenset({"output", "quiet", "checkpoint_steps", "evaluate_steps"})
 """Options that may differ when a run is continued, for they change no number in it."""
 
@@ -100,14 +105,15 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     data = read_data(config, task)
     seed_initial_weights(config.seed)
     rates = {} if config.dropout is None else dropout_rates(config.dropout)
-    loaded = load_checkpoint(config.checkpoint, head=task.head, labels=data.labels, **rates)
+    head, head_options = chosen_head(config, task)
+    loaded = load_checkpoint(config.checkpoint, head, data.labels, head_options, **rates)
     model = loaded.model
     check_sequence_length(config.sequence_length, model)
     if any(name.startswith("bert.pooler.") for name in loaded.missing):
         say("the checkpoint has no pooler; it starts untrained", config.quiet)
     if config.initialise == "random":
         seed_initial_weights(config.seed)
-        model = type(model)(model.config, data.labels)
+        model = type(model)(model.config, data.labels, **head_options)
     run = Path(config.output)
     claim(run, config, "finetune.yaml", MAY_CHANGE)
     _same_inputs(run, [Path(config.checkpoint, "model.safetensors"), *data.files])
@@ -234,7 +240,7 @@ def train_options(config: FinetuneConfig, examples: int) -> TrainOptions:
     steps = max(1, int(examples * config.epochs / config.batch_size))
     return TrainOptions(
         steps=steps,
-        learning_rate=config.learning_rate,
+        learning_rate=peak_rate(config),
         warmup_steps=int(steps * config.warmup),
         weight_decay=config.weight_decay,
         precision=config.precision,
@@ -243,6 +249,29 @@ def train_options(config: FinetuneConfig, examples: int) -> TrainOptions:
         checkpoint_steps=config.checkpoint_steps,
         quiet=config.quiet,
     )
+
+
+def peak_rate(config: FinetuneConfig) -> float:
+    """The learning rate given, or the default of what is trained."""
+    if config.learning_rate is not None:
+        return config.learning_rate
+    return FINE_TUNING_RATE if config.features is None else FEATURES_RATE
+
+
+def chosen_head(config: FinetuneConfig, task: Task) -> tuple[str, dict[str, Any]]:
+    """The head's name, and what else than labels it is made with.
+
+    Raises:
+        UserError: features are asked for, and the task has no head for them.
+    """
+    if config.features is None:
+        return task.head, {}
+    if task.feature_head is None:
+        raise UserError(
+            f"--features are for tagging, and {task.name} has no head for them; leave them out, "
+            "or write vectors with bertkit embed"
+        )
+    return task.feature_head, {"features": config.features, "lstm_size": config.lstm_size}
 
 
 def task_options(config: FinetuneConfig) -> TaskOptions:
@@ -275,7 +304,7 @@ def _check(config: FinetuneConfig) -> None:
         ("epochs", config.epochs),
         ("batch size", config.batch_size),
         ("micro-batch size", 1 if config.micro_batch_size is None else config.micro_batch_size),
-        ("learning rate", config.learning_rate),
+        ("learning rate", peak_rate(config)),
         ("number of examples", 1 if config.max_examples is None else config.max_examples),
     )
     for name, value in positive:

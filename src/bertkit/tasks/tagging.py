@@ -239,6 +239,7 @@ TAGGING = Task(
     features=features,
     collate=collate,
     head="tagging",
+    feature_head="bilstm-tagging",
     objective=LabelObjective(logits),
     outputs=partial(probabilities, logits),
     decode=decode,
