@@ -84,6 +84,9 @@ class EvaluateConfig:
     pair: str | None = option(None, help="column of the second text of a pair (default: none)")
     label: str | None = option(None, help="column of the label (default: label, or the task's own)")
     output: str | None = option(None, help="write the predictions there, as JSONL", short="o")
+    report: str | None = option(
+        None, help="write a page of confusions and the worst errors there, as HTML"
+    )
     sequence_length: int | None = option(
         None, help="tokens of the longest sequence (default: as in fine-tuning)"
     )

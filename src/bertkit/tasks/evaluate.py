@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from bertkit.errors import UserError
 from bertkit.files import writing
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.model.encoder import set_compute_dtype
+from bertkit.report.finetuning import write_evaluation_report
 from bertkit.tasks.answers import check_head, evaluate_model, max_positions
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
 from bertkit.tasks.finetune import task_options
@@ -35,7 +36,7 @@ class EvaluateResult:
         table: precision, recall, F1 and count of each label or entity type.
         truncated: examples that lost tokens to the sequence length.
         unseen_words: words that became no token and are tagged "O".
-        output: where the predictions are, or None.
+        output, report: where the predictions and the page are, or None.
     """
 
     task: str
@@ -47,6 +48,7 @@ class EvaluateResult:
     truncated: int
     unseen_words: int
     output: str | None
+    report: str | None = None
 
     def __str__(self) -> str:
         lines = [
@@ -61,6 +63,8 @@ class EvaluateResult:
             lines.append(f"{self.unseen_words:,} words have no token and are tagged O")
         if self.output:
             lines.append(f"predictions: {self.output}")
+        if self.report:
+            lines.append(f"report: {self.report}")
         return "\n".join(lines)
 
 
@@ -107,6 +111,14 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
         lines = (task.record(e, p) for e, p in zip(examples, answers.predictions, strict=True))
         with writing(config.output) as partial:
             write_jsonl(partial, lines)
+    if config.report:
+        write_evaluation_report(
+            Path(config.report),
+            f"Evaluation: {directory.resolve().name}",
+            f"The task {task.name} on {path.name}.",
+            asdict(evaluation.scores),
+            [task.record(e, p) for e, p in zip(examples, answers.predictions, strict=True)],
+        )
     return EvaluateResult(
         task=task.name,
         file=str(path),
@@ -117,6 +129,7 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
         truncated=answers.truncated,
         unseen_words=answers.unseen_words,
         output=config.output,
+        report=config.report,
     )
 
 

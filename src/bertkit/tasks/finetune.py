@@ -5,6 +5,8 @@
     RUN/inputs.json            checksums of the files it started from
     RUN/metrics.json           scores on dev, seconds, steps, examples
     RUN/predictions.jsonl      what the model says about each dev example
+    RUN/report.html            confusions, curves and the worst errors on dev
+    RUN/README.md              the model card
     RUN/dev_rows.json          which training examples were held out, where no dev file was given
     RUN/log.jsonl, tensorboard/, checkpoints/
 
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ from bertkit.files import sha256, writing, writing_into
 from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
 from bertkit.model.config import dropout_rates
 from bertkit.progress import say
+from bertkit.report.card import write_card
+from bertkit.report.finetuning import write_finetuning_report
 from bertkit.tasks.answers import Evaluation, check_sequence_length, evaluate_model, listed
 from bertkit.tasks.batches import TrainingSource
 from bertkit.tasks.config import FinetuneConfig
@@ -78,6 +82,7 @@ class FinetuneResult:
             f"{self.output}: {self.task}, {self.examples:,} examples, {self.steps:,} steps in "
             f"{self.seconds:.1f} s\n"
             f"dev ({self.dev_examples:,} examples): {metrics_line(self.metrics)}\n"
+            f"report: {self.output}/report.html\n"
             f"next: bertkit predict {self.output} FILE"
         )
 
@@ -101,6 +106,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     """
     task = get_task(config.task)
     _check(config)
+    config = replace(config, learning_rate=peak_rate(config))  # so that the run's files tell it
     tokenizer = Tokenizer.load(config.checkpoint)
     data = read_data(config, task)
     seed_initial_weights(config.seed)
@@ -173,6 +179,8 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         (partial / "metrics.json").write_text(text + "\n", encoding="utf-8")
         if data.dev_rows is not None:
             (partial / "dev_rows.json").write_text(json.dumps(data.dev_rows), encoding="utf-8")
+    write_finetuning_report(run)
+    write_card(run)
     return summary
 
 
