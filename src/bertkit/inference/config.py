@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bertkit.config import option
+from bertkit.tasks.config import Long, WindowMean
 from bertkit.training.config import Precision
 
 Unit = Literal["text", "word", "token"]
 Pooling = Literal["mean", "max", "cls", "first"]
 Words = Literal["tokenizer", "spaces"]
-Long = Literal["windows", "cut"]
 
 
 @dataclass
@@ -30,6 +30,18 @@ class PredictConfig:
         help="column or field of the text (default: text); with standard input it means JSONL",
     )
     pair: str | None = option(None, help="column or field of the second text (default: none)")
+    words: Words = option(
+        "tokenizer",
+        help="where a tagger's words end: as the tokenizer cuts (white space, punctuation, each "
+        "Chinese character), or at spaces only, for text that is cut already",
+    )
+    long: Long = option(
+        "windows",
+        help="a text longer than a sequence is read in overlapping windows, or cut at its end",
+    )
+    window_mean: WindowMean = option(
+        "probabilities", help="what of the windows' answers is averaged, where they are"
+    )
     sequence_length: int | None = option(
         None, help="tokens of the longest sequence (default: as in training)"
     )

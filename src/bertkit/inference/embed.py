@@ -23,15 +23,16 @@ from torch import Tensor
 
 from bertkit.errors import UserError
 from bertkit.inference.batching import WINDOW_CHARACTERS, flat_batches, in_windows
-from bertkit.inference.config import EmbedConfig, Long, Pooling, Unit, Words
+from bertkit.inference.config import EmbedConfig, Pooling, Unit, Words
 from bertkit.inference.inputs import TextInput, read_inputs
-from bertkit.inference.load import LoadedModel, load, no_gradients
+from bertkit.inference.load import LoadedModel, load, no_gradients, say_lengths
 from bertkit.inference.vectors import Embedding, Span, check_output, vector_output
 from bertkit.inference.words import Word, find_words
 from bertkit.model.batch import FlatBatch
 from bertkit.model.features import LayerChoice, parse_layers
 from bertkit.progress import Progress, say
 from bertkit.tasks.answers import BATCH_TOKENS, check_sequence_length
+from bertkit.tasks.config import Long
 from bertkit.tasks.windows import TextWindow, text_windows
 from bertkit.text.tokenizer import Pieces, truncated_lengths
 from bertkit.training.allocator import keep_memory
@@ -397,13 +398,6 @@ def _word(rows: np.ndarray, word: Word, pooling: Pooling) -> np.ndarray:
 
 
 def _report(result: EmbedResult, length: int, quiet: bool) -> None:
-    if result.windowed:
-        say(
-            f"{result.windowed:,} of {result.texts:,} texts are longer than {length} tokens and "
-            "were read in windows (--long cut reads their beginnings only)",
-            quiet,
-        )
-    if result.truncated:
-        say(f"{result.truncated:,} of {result.texts:,} texts were cut to {length} tokens", quiet)
+    say_lengths(result.texts, result.windowed, result.truncated, length, quiet)
     if result.empty_words:
         say(f"{result.empty_words:,} words became no token: their vectors are zeros", quiet)

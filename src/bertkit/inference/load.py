@@ -20,6 +20,7 @@ from torch import nn
 from bertkit import config as configurations
 from bertkit.errors import UserError
 from bertkit.formats.huggingface import load_checkpoint
+from bertkit.inference.config import Words
 from bertkit.inference.words import words_of
 from bertkit.model.config import ModelConfig
 from bertkit.model.encoder import set_compute_dtype
@@ -27,6 +28,7 @@ from bertkit.pretraining.config import PretrainConfig
 from bertkit.progress import say
 from bertkit.tasks.answers import BATCH_TOKENS, Answers, answer, check_head, max_positions
 from bertkit.tasks.classification import ClassPrediction
+from bertkit.tasks.config import Long, WindowMean
 from bertkit.tasks.evaluate import tuned_with
 from bertkit.tasks.finetune import task_options
 from bertkit.tasks.readers import TextExample, WordsExample
@@ -100,13 +102,22 @@ class LoadedModel(nn.Module):
         return self.model(*inputs)
 
     def predict(
-        self, inputs: Sequence[PredictInput], batch_tokens: int = BATCH_TOKENS
+        self,
+        inputs: Sequence[PredictInput],
+        batch_tokens: int = BATCH_TOKENS,
+        long: Long = "windows",
+        window_mean: WindowMean = "probabilities",
+        words: Words = "tokenizer",
     ) -> list[Prediction]:
         """Labels texts.
 
         Args:
             inputs: texts, (text, text) pairs for a classifier, lists of words for a tagger.
             batch_tokens: tokens computed at once; changes nothing in the result.
+            long: a text longer than `sequence_length` is read in windows, or cut at its end. A
+                tagger reads windows in any case.
+            window_mean: what of a text's windows is averaged.
+            words: where a tagger's words end in a text.
 
         Returns:
             One prediction for each input, in order: `ClassPrediction` or `TagPrediction`.
@@ -114,10 +125,9 @@ class LoadedModel(nn.Module):
         Raises:
             UserError: the model has no head for a task, or an input is of the wrong kind.
         """
-        examples = [self.example(one) for one in inputs]
-        answers = self.answer(examples, batch_tokens=batch_tokens)
-        if answers.truncated:
-            say(f"{answers.truncated:,} texts were cut to {self.sequence_length} tokens")
+        examples = [self.example(one, words) for one in inputs]
+        answers = self.answer(examples, None, batch_tokens, long, window_mean)
+        say_lengths(len(inputs), len(answers.windows), answers.truncated, self.sequence_length)
         return answers.predictions
 
     def answer(
@@ -125,6 +135,8 @@ class LoadedModel(nn.Module):
         examples: Sequence[Any],
         sequence_length: int | None = None,
         batch_tokens: int = BATCH_TOKENS,
+        long: Long = "cut",
+        window_mean: WindowMean = "probabilities",
     ) -> Answers:
         """Predictions for examples of the head's family, with counts of what was cut."""
         return answer(
@@ -132,7 +144,12 @@ class LoadedModel(nn.Module):
             self.task,
             examples,
             self.tokenizer,
-            replace(self.options, sequence_length=sequence_length or self.sequence_length),
+            replace(
+                self.options,
+                sequence_length=sequence_length or self.sequence_length,
+                long=long,
+                window_mean=window_mean,
+            ),
             batch_tokens,
         )
 
@@ -148,12 +165,12 @@ class LoadedModel(nn.Module):
         check_head(self.missing, self.path)
         return task
 
-    def example(self, one: PredictInput) -> TextExample | WordsExample:
+    def example(self, one: PredictInput, words: Words = "tokenizer") -> TextExample | WordsExample:
         """An input as an example of the head's family."""
         task = self.task
         if isinstance(one, str):
             if task.head == "tagging":
-                return words_of(one, self.tokenizer)
+                return words_of(one, self.tokenizer, words)
             return TextExample(one)
         if task.head == "tagging" and isinstance(one, list):
             return WordsExample(list(one), [])
@@ -197,6 +214,20 @@ def trained_length(directory: Path) -> int | None:
     if (directory / "pretrain.yaml").is_file():
         return configurations.load(PretrainConfig, directory / "pretrain.yaml").sequence_length
     return None
+
+
+def say_lengths(
+    inputs: int, windowed: int, truncated: int, sequence_length: int, quiet: bool = False
+) -> None:
+    """Tells what was done with texts that are too long."""
+    if windowed:
+        say(
+            f"{windowed:,} of {inputs:,} texts are longer than {sequence_length} tokens and were "
+            "read in windows",
+            quiet,
+        )
+    if truncated:
+        say(f"{truncated:,} of {inputs:,} texts were cut to {sequence_length} tokens", quiet)
 
 
 def no_gradients(model: nn.Module) -> torch.inference_mode:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from bertkit.inference.batching import in_windows
 from bertkit.inference.config import PredictConfig
 from bertkit.inference.inputs import json_output, read_inputs
-from bertkit.inference.load import load
-from bertkit.progress import Progress, say
+from bertkit.inference.load import load, say_lengths
+from bertkit.progress import Progress
 from bertkit.training.allocator import keep_memory
 
 
@@ -19,12 +19,14 @@ class PredictResult:
 
     Attributes:
         inputs: texts answered, in the input's order.
-        truncated: texts that lost their ends; entities are found in windows and lose nothing.
+        windowed: texts that were read in several windows.
+        truncated: texts that lost their ends.
         output: the file, or None for standard output.
     """
 
     inputs: int
     seconds: float
+    windowed: int
     truncated: int
     output: str | None
 
@@ -42,21 +44,29 @@ def predict(config: PredictConfig) -> PredictResult:
     model = load(config.checkpoint, config.precision)
     task = model.task
     started = time.monotonic()
-    inputs = truncated = 0
+    inputs = windowed = truncated = 0
+    length = config.sequence_length or model.sequence_length
     texts = read_inputs(config.input, config.text, config.pair)
     with (
         Progress("predict", None, "texts", config.quiet) as progress,
         json_output(config.output) as write,
     ):
         for window in in_windows(texts):
-            examples = [model.example(one) for one in window]
-            answers = model.answer(examples, config.sequence_length, config.batch_tokens)
-            for example, prediction in zip(examples, answers.predictions, strict=True):
-                write(task.record(example, prediction))
+            examples = [model.example(one, config.words) for one in window]
+            answers = model.answer(
+                examples, length, config.batch_tokens, config.long, config.window_mean
+            )
+            for number, (example, prediction) in enumerate(
+                zip(examples, answers.predictions, strict=True)
+            ):
+                record = task.record(example, prediction)
+                if number in answers.windows:
+                    record["windows"] = answers.windows[number]
+                write(record)
             inputs += len(window)
+            windowed += len(answers.windows)
             truncated += answers.truncated
             progress.advance(len(window))
-    length = config.sequence_length or model.sequence_length
-    if truncated:
-        say(f"{truncated:,} of {inputs:,} texts were cut to {length} tokens", config.quiet)
-    return PredictResult(inputs, round(time.monotonic() - started, 3), truncated, config.output)
+    say_lengths(inputs, windowed, truncated, length, config.quiet)
+    seconds = round(time.monotonic() - started, 3)
+    return PredictResult(inputs, seconds, windowed, truncated, config.output)

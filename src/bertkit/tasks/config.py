@@ -8,6 +8,8 @@ from typing import Literal
 from bertkit.config import option
 from bertkit.training.config import Precision
 
+Long = Literal["windows", "cut"]
+WindowMean = Literal["probabilities", "logits"]
 Initialise = Literal["checkpoint", "random"]
 
 
@@ -89,6 +91,14 @@ class EvaluateConfig:
     )
     sequence_length: int | None = option(
         None, help="tokens of the longest sequence (default: as in fine-tuning)"
+    )
+    long: Long = option(
+        "cut",
+        help="a text longer than a sequence is cut at its end, as in fine-tuning, or read in "
+        "overlapping windows",
+    )
+    window_mean: WindowMean = option(
+        "probabilities", help="what of the windows' answers is averaged"
     )
     batch_tokens: int = option(2048, help="tokens computed at once")
     precision: Precision = option("auto", help="arithmetic of the matrix products")

@@ -34,6 +34,7 @@ class EvaluateResult:
     Attributes:
         metrics: from 0 to 1.
         table: precision, recall, F1 and count of each label or entity type.
+        windowed: examples that were read in several windows.
         truncated: examples that lost tokens to the sequence length.
         unseen_words: words that became no token and are tagged "O".
         output, report: where the predictions and the page are, or None.
@@ -49,6 +50,7 @@ class EvaluateResult:
     unseen_words: int
     output: str | None
     report: str | None = None
+    windowed: int = 0
 
     def __str__(self) -> str:
         lines = [
@@ -57,6 +59,8 @@ class EvaluateResult:
             "",
             scores_table(self.table),
         ]
+        if self.windowed:
+            lines.append(f"{self.windowed:,} texts were read in windows")
         if self.truncated:
             lines.append(f"{self.truncated:,} texts were cut to the sequence length")
         if self.unseen_words:
@@ -94,6 +98,7 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     device = next(model.parameters()).device
     set_compute_dtype(model, compute_dtype(config.precision, device))
     options = task_options(tuned) if tuned else TaskOptions(max_positions(model))
+    options = replace(options, long=config.long, window_mean=config.window_mean)
     if config.sequence_length:
         options = replace(options, sequence_length=config.sequence_length)
     started = time.monotonic()
@@ -130,6 +135,7 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
         unseen_words=answers.unseen_words,
         output=config.output,
         report=config.report,
+        windowed=len(answers.windows),
     )
 
 

@@ -29,11 +29,9 @@ from bertkit.tasks.labelling import LabelObjective, collate, probabilities
 from bertkit.tasks.metrics import OUTSIDE, chunks, entity_scores, split_tag
 from bertkit.tasks.readers import WordsExample, read_columns, split_files
 from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
+from bertkit.tasks.windows import OVERLAP
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
-
-OVERLAP = 4
-"""Windows of a long sentence share this part of their length: one quarter."""
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import nn
 
+from bertkit.tasks.config import Long, WindowMean
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
 from bertkit.training.loop import Objective
+
+Merge = Callable[[np.ndarray, WindowMean], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -48,10 +52,14 @@ class TaskOptions:
     Attributes:
         sequence_length: tokens of the longest sequence, specials included.
         workers: processes that may make features.
+        long: "windows" reads an example that is too long in several units, where its family can.
+        window_mean: what `Task.merge` averages.
     """
 
     sequence_length: int
     workers: int = 1
+    long: Long = "cut"
+    window_mean: WindowMean = "probabilities"
 
 
 @dataclass(frozen=True)
@@ -125,6 +133,9 @@ class Task:
         texts: example -> the texts it asks about; equal texts make a duplicate.
         counts: examples -> how many there are of each label, for the report before training.
         main: the metric that says which of two models is better.
+        merge: outputs of an example's windows -> one output, where the family makes windows of
+            what is too long when `TaskOptions.long` says so; they are an array with a row for
+            each window.
         feature_head: name of the head on frozen features, where the family has one.
         least_labels: fewer labels in the training data mean that there is nothing to learn.
         submission: (examples, predictions, split) -> file name -> content, as the data set's
@@ -150,6 +161,7 @@ class Task:
     texts: Callable[[Any], tuple[str, ...]]
     counts: Callable[[Sequence[Any]], dict[str, int]]
     main: str
+    merge: Merge | None = None
     feature_head: str | None = None
     least_labels: int = 2
     submission: Callable[[Sequence[Any], Sequence[Any], str], dict[str, str]] | None = None

@@ -15,11 +15,21 @@ shorter text of more than half the room loses its end.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
+from typing import Any
+
+import numpy as np
 
 from bertkit.errors import UserError
+from bertkit.tasks.config import Long, WindowMean
+from bertkit.tasks.task import FeatureSet, Merge
+from bertkit.text.tokenizer import Tokenizer, truncated_lengths
+
+Sequences = list[tuple[list[int], list[int]]]
+"""(ids, segments) of each."""
 
 OVERLAP = 4
 """Windows of a long text share this part of their length: one quarter."""
@@ -83,3 +93,80 @@ def text_windows(lengths: Sequence[int], room: int) -> tuple[list[TextWindow], b
         parts = ((shown, own), beside) if moving == 0 else (beside, (shown, own))
         windows.append(TextWindow(tuple(p[0] for p in parts), tuple(p[1] for p in parts)))
     return windows, kept < standing
+
+
+def text_sequences(
+    parts: Sequence[list[int]], tokenizer: Tokenizer, sequence_length: int, long: Long
+) -> tuple[Sequences, bool]:
+    """A text or a pair as one sequence, or as several where it is too long.
+
+    Args:
+        parts: the ids of the text, and of the second one of a pair.
+        long: "cut" makes one sequence, cut as in the reference release: the longer text first.
+
+    Returns:
+        The sequences, and whether tokens were lost.
+    """
+    lengths = [len(part) for part in parts]
+    room = sequence_length - len(parts) - 1
+    if long == "windows" and sum(lengths) > room:
+        windows, lost = text_windows(lengths, room)
+        shown = [window.shown for window in windows]
+    else:
+        kept = truncated_lengths(lengths[0], sum(lengths[1:]), max(room, 0))
+        shown, lost = [tuple(map(range, kept))], sum(kept) < sum(lengths)
+    sequences = []
+    for ranges in shown:
+        ids, segments = [tokenizer.cls_id], [0]
+        for segment, (part, here) in enumerate(zip(parts, ranges, strict=False)):
+            ids += [*part[here.start : here.stop], tokenizer.sep_id]
+            segments += [segment] * (len(ids) - len(segments))
+        sequences.append((ids, segments))
+    return sequences, lost
+
+
+def windows_of(made: FeatureSet) -> dict[int, int]:
+    """Example -> units, for the examples that became several; units made on demand are not told."""
+    if not isinstance(made.features, list) or len(made.features) < 2:
+        return {}
+    units = Counter(unit.example for unit in made.features)
+    return {example: count for example, count in units.items() if count > 1}
+
+
+def merged(
+    units: Sequence[Any], outputs: Sequence[Any], merge: Merge, mean: WindowMean
+) -> tuple[list[Any], list[Any]]:
+    """One unit, its first, and one output for each example; an example's units lie together."""
+    kept, found = [], []
+    numbered = zip(units, outputs, strict=True)
+    for _, group in groupby(numbered, key=lambda one: one[0].example):
+        pairs = list(group)
+        kept.append(pairs[0][0])
+        one = len(pairs) == 1
+        found.append(pairs[0][1] if one else merge(np.stack([row for _, row in pairs]), mean))
+    return kept, found
+
+
+def merge_softmax(rows: np.ndarray, mean: WindowMean) -> np.ndarray:
+    """[windows, ..., classes] probabilities -> [..., classes]: their mean, or that of their logits.
+
+    The softmax of the mean of logits is that of the mean of log-probabilities.
+    """
+    if mean == "probabilities":
+        return rows.mean(axis=0)
+    values = np.log(np.maximum(rows, np.finfo(np.float32).tiny)).mean(axis=0)
+    values = np.exp(values - values.max(axis=-1, keepdims=True))
+    return values / values.sum(axis=-1, keepdims=True)
+
+
+def merge_sigmoid(rows: np.ndarray, mean: WindowMean) -> np.ndarray:
+    """[windows, labels] probabilities of labels each by itself -> [labels]."""
+    if mean == "probabilities":
+        return rows.mean(axis=0)
+    rows = np.clip(rows.astype(np.float64), 1e-7, 1 - 1e-7)
+    return 1 / (1 + np.exp(-np.log(rows / (1 - rows)).mean(axis=0)))
+
+
+def merge_numbers(rows: np.ndarray, mean: WindowMean) -> np.ndarray:
+    """[windows, ...] -> [...]: the mean."""
+    return rows.mean(axis=0)
