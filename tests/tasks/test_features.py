@@ -115,10 +115,15 @@ def test_a_random_encoder_is_a_baseline_for_features_too(checkpoint, data, tmp_p
 
 
 def test_the_learning_rate_is_that_of_what_is_trained():
-    plain = FinetuneConfig("x", "tagging", "y")
+    plain = FinetuneConfig("x", task="tagging", output="y")
     assert peak_rate(plain) == 5e-5
-    assert peak_rate(FinetuneConfig("x", "tagging", "y", features="last")) == 1e-3
-    assert peak_rate(FinetuneConfig("x", "tagging", "y", features="last", learning_rate=0.1)) == 0.1
+    assert peak_rate(FinetuneConfig("x", task="tagging", output="y", features="last")) == 1e-3
+    assert (
+        peak_rate(
+            FinetuneConfig("x", task="tagging", output="y", features="last", learning_rate=0.1)
+        )
+        == 0.1
+    )
 
 
 @pytest.mark.parametrize(

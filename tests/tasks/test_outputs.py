@@ -32,7 +32,12 @@ def test_a_run_has_a_page_and_a_card(checkpoint, data, tmp_path, task):
     run = tmp_path / "run"
     result = finetune(
         FinetuneConfig(
-            str(checkpoint), task, str(run), data=str(data), sequence_length=32, quiet=True
+            str(checkpoint),
+            task=task,
+            output=str(run),
+            data=str(data),
+            sequence_length=32,
+            quiet=True,
         )
     )
     assert f"report: {run}/report.html" in str(result)
@@ -48,8 +53,8 @@ def test_an_evaluation_writes_its_page_where_it_is_told(checkpoint, data, tmp_pa
     finetune(
         FinetuneConfig(
             str(checkpoint),
-            "tagging",
-            str(run),
+            task="tagging",
+            output=str(run),
             data=str(data),
             epochs=0.5,
             sequence_length=32,

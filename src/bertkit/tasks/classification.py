@@ -11,7 +11,7 @@ windows whose answers are averaged.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,9 +26,6 @@ from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
 from bertkit.tasks.windows import merge_softmax, text_sequences
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
-
-NEGATIVE_POSITIVE = {"0": "negative", "1": "positive"}
-"""SST-2 and ChnSentiCorp write their two classes so."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +49,29 @@ def features(
     options: TaskOptions,
 ) -> FeatureSet:
     """One sequence for each example, or its windows."""
+    number_of = {label: number for number, label in enumerate(labels or [])}
+
+    def targets(example: TextExample) -> list[int]:
+        return [number_of[example.label]] if labels is not None else []
+
+    return text_units(examples, tokenizer, options, targets)
+
+
+def text_units(
+    examples: Sequence[TextExample],
+    tokenizer: Tokenizer,
+    options: TaskOptions,
+    targets: Callable[[TextExample], list[Any]],
+) -> FeatureSet:
+    """A sequence (or windows) for each text or pair, asked at [CLS], with a family's targets."""
     made: list[Features] = []
     truncated = 0
-    number_of = {label: number for number, label in enumerate(labels or [])}
     for number, example in enumerate(examples):
         parts = [tokenizer.token_ids(text) for text in texts(example)]
         sequences, cut = text_sequences(parts, tokenizer, options.sequence_length, options.long)
         truncated += cut
-        targets = [number_of[example.label]] if labels is not None else []
-        made += [Features(number, ids, segments, [0], [0], targets) for ids, segments in sequences]
+        for ids, segments in sequences:
+            made.append(Features(number, ids, segments, [0], [0], targets(example)))
     return FeatureSet(made, [len(one.ids) for one in made], truncated)
 
 
@@ -87,7 +98,7 @@ def decode(
 
 def unknown(examples: Sequence[TextExample], labels: Sequence[str]) -> list[str]:
     """Labels of the examples that the model does not have."""
-    return sorted({example.label for example in examples}.difference(labels))
+    return sorted({example.label for example in examples if example.label}.difference(labels))
 
 
 def metric(examples: Sequence[TextExample], predictions: Sequence[ClassPrediction]) -> Scores:
@@ -97,16 +108,22 @@ def metric(examples: Sequence[TextExample], predictions: Sequence[ClassPredictio
 
 def record(example: TextExample, prediction: ClassPrediction) -> dict[str, Any]:
     """A line of the prediction file: the text, the answer, and the right label where known."""
-    line: dict[str, Any] = {"text": example.text}
-    if example.pair is not None:
-        line["pair"] = example.pair
-    line |= {
+    line = text_of(example) | {
         "label": prediction.label,
         "probability": round(prediction.probability, 6),
         "probabilities": {name: round(p, 6) for name, p in prediction.probabilities.items()},
     }
     if example.label:
         line["gold"] = example.label
+    return line
+
+
+def text_of(example: TextExample) -> dict[str, Any]:
+    """The beginning of a line of the prediction file: what was asked about."""
+    line: dict[str, Any] = {"id": example.id} if example.id else {}
+    line["text"] = example.text
+    if example.pair is not None:
+        line["pair"] = example.pair
     return line
 
 
@@ -117,8 +134,8 @@ def texts(example: TextExample) -> tuple[str, ...]:
 
 def counts(examples: Sequence[TextExample]) -> dict[str, int]:
     """Examples of each label."""
-    found = Counter(example.label for example in examples)
-    return {label: found[label] for label in label_names(examples)}
+    found = Counter(example.label for example in examples if example.label)
+    return {label: found[label] for label in sorted(found, key=_by_number_then_name)}
 
 
 def _by_number_then_name(label: str) -> tuple[int, float, str]:
@@ -130,7 +147,7 @@ def _by_number_then_name(label: str) -> tuple[int, float, str]:
 
 CLASSIFICATION = Task(
     name="classification",
-    summary="one label for a text or a pair of texts; your own .tsv, .csv or .jsonl",
+    summary="one label for a text or a pair of texts, from your own table",
     files=split_files(TABLES),
     read=read_table,
     labels=label_names,
@@ -145,9 +162,7 @@ CLASSIFICATION = Task(
     record=record,
     texts=texts,
     counts=counts,
+    is_labelled=lambda example: bool(example.label),
     main="accuracy",
     merge=merge_softmax,
 )
-
-read_sst2 = partial(read_table, text="sentence", names=NEGATIVE_POSITIVE)
-read_chnsenticorp = partial(read_table, text="text_a", names=NEGATIVE_POSITIVE)

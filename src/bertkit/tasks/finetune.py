@@ -7,6 +7,7 @@
     RUN/predictions.jsonl      what the model says about each dev example
     RUN/report.html            confusions, curves and the worst errors on dev
     RUN/README.md              the model card
+    RUN/data.json              counts, lengths and duplicates of the data
     RUN/dev_rows.json          which training examples were held out, where no dev file was given
     RUN/log.jsonl, tensorboard/, checkpoints/
 
@@ -28,7 +29,7 @@ from torch import nn
 
 from bertkit.errors import UserError
 from bertkit.files import sha256, writing, writing_into
-from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
+from bertkit.formats.huggingface import LoadedCheckpoint, load_checkpoint, save_checkpoint
 from bertkit.model.config import dropout_rates
 from bertkit.progress import say
 from bertkit.report.card import write_card
@@ -36,8 +37,10 @@ from bertkit.report.finetuning import write_finetuning_report
 from bertkit.tasks.answers import Evaluation, check_sequence_length, evaluate_model, listed
 from bertkit.tasks.batches import TrainingSource
 from bertkit.tasks.config import FinetuneConfig
+from bertkit.tasks.own_data import resolve
 from bertkit.tasks.readers import find_file, require_file
 from bertkit.tasks.registry import get_task
+from bertkit.tasks.summary import summarise
 from bertkit.tasks.tables import metrics_line, write_jsonl
 from bertkit.tasks.task import Columns, Task, TaskOptions
 from bertkit.text.tokenizer import Tokenizer
@@ -50,6 +53,9 @@ FINE_TUNING_RATE = 5e-5
 """In the paper's grid (appendix A.3)."""
 FEATURES_RATE = 1e-3
 """Of a BiLSTM that starts at random; the paper gives none."""
+
+TASK_HEADS = ("classifier", "qa_outputs", "tagger")
+"""What the weights of a task's head are called in the file."""
 
 MAY_CHANGE = frozenset({"output", "quiet", "checkpoint_steps", "evaluate_steps"})
 """Options that may differ when a run is continued, for they change no number in it."""
@@ -65,6 +71,8 @@ class FinetuneResult:
         truncated: training examples that lost tokens to the sequence length.
         metrics: on dev.
         table: precision, recall and F1 on dev of each label.
+        head: "fresh" for a pre-trained checkpoint, "replaced" where it had another task's,
+            "kept" where it had this one.
     """
 
     output: str
@@ -76,6 +84,7 @@ class FinetuneResult:
     seconds: float
     metrics: dict[str, float]
     table: list[dict[str, Any]]
+    head: str = "fresh"
 
     def __str__(self) -> str:
         return (
@@ -94,6 +103,7 @@ class _Data:
     labels: list[str]
     dev_rows: list[int] | None
     files: list[Path]
+    more_dev: dict[str, list[Any]]
 
 
 def finetune(config: FinetuneConfig) -> FinetuneResult:
@@ -104,8 +114,9 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
             `config.output` holds another run.
         Interrupted: after Ctrl-C or SIGTERM; the same call continues.
     """
-    task = get_task(config.task)
     _check(config)
+    config = resolve(config)
+    task = get_task(str(config.task))
     config = replace(config, learning_rate=peak_rate(config))  # so that the run's files tell it
     tokenizer = Tokenizer.load(config.checkpoint)
     data = read_data(config, task)
@@ -115,6 +126,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     loaded = load_checkpoint(config.checkpoint, head, data.labels, head_options, **rates)
     model = loaded.model
     check_sequence_length(config.sequence_length, model)
+    head = _say_of_head(loaded, config.quiet)
     if any(name.startswith("bert.pooler.") for name in loaded.missing):
         say("the checkpoint has no pooler; it starts untrained", config.quiet)
     if config.initialise == "random":
@@ -127,12 +139,11 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     made = task.features(data.train, tokenizer, data.labels, options)
     if not made.features:
         raise UserError("no training example holds a token; check the text column")
-    if made.truncated:
-        say(
-            f"{made.truncated:,} of {len(data.train):,} training texts are longer than "
-            f"{config.sequence_length} tokens and lose their ends (--sequence-length)",
-            config.quiet,
-        )
+    summary_of_data = summarise(task, data.train, data.dev, made, config.sequence_length)
+    say(str(summary_of_data), config.quiet)
+    with writing(run / "data.json") as partial:
+        text = json.dumps(asdict(summary_of_data), indent=2, ensure_ascii=False)
+        partial.write_text(text + "\n", encoding="utf-8")
     for note in made.notes:
         say(note, config.quiet)
     last: list[Evaluation] = []
@@ -158,6 +169,10 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         label="finetune",
     )
     evaluation = last[0]
+    metrics = dict(evaluation.scores.metrics)
+    for name, examples in data.more_dev.items():
+        more = evaluate_model(model, task, examples, tokenizer, options).scores.metrics
+        metrics |= {f"{metric}-{name}": value for metric, value in more.items()}
     summary = FinetuneResult(
         output=str(run),
         task=task.name,
@@ -166,8 +181,9 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         truncated=made.truncated,
         steps=result.steps,
         seconds=round(result.seconds, 3),
-        metrics=evaluation.scores.metrics,
+        metrics=metrics,
         table=evaluation.scores.table,
+        head=head,
     )
     with writing_into(run) as partial:
         save_checkpoint(model, partial)
@@ -189,7 +205,7 @@ def read_data(config: FinetuneConfig, task: Task) -> _Data:
 
     The head's labels are those of the whole training file, whatever part of it is trained on.
     """
-    columns = Columns(config.text, config.pair, config.label)
+    columns = columns_of(config)
     if config.data is not None:
         folder = Path(config.data)
         train_file = require_file(task, folder, "train")
@@ -199,10 +215,11 @@ def read_data(config: FinetuneConfig, task: Task) -> _Data:
         dev_file = Path(config.dev) if config.dev else None
     examples = task.read(train_file, columns)
     labels = task.labels(examples)
-    if len(labels) < task.least_labels:
+    kinds = [label for label, count in task.counts(examples).items() if count]
+    if len(kinds) < task.least_labels:
+        one = f"have the one label '{kinds[0]}'" if kinds else "have no label"
         raise UserError(
-            f"all {len(examples)} examples of {train_file} have the one label "
-            f"'{labels[0]}'; there is nothing to tell apart"
+            f"all {len(examples)} examples of {train_file} {one}; there is nothing to tell apart"
         )
     dev_rows = None
     if dev_file is not None:
@@ -223,13 +240,43 @@ def read_data(config: FinetuneConfig, task: Task) -> _Data:
         generator = np.random.default_rng(derived_seed("few examples", config.seed))
         chosen = generator.permutation(len(examples))[: config.max_examples]
         examples = [examples[row] for row in sorted(chosen)]
-        if len(task.labels(examples)) < task.least_labels:
+        if sum(map(bool, task.counts(examples).values())) < task.least_labels:
             raise UserError(
                 f"the {config.max_examples} examples drawn all have the same label; "
                 "raise --max-examples or change --seed"
             )
     files = [train_file] if dev_file is None else [train_file, dev_file]
-    return _Data(examples, dev, labels, dev_rows, files)
+    more_dev: dict[str, list[Any]] = {}
+    for split in task.files:
+        if split.startswith("dev-") and config.data is not None:
+            path = find_file(task, Path(config.data), split)
+            if path is not None:
+                more_dev[split.removeprefix("dev-")] = task.read(path, columns)
+                files.append(path)
+    return _Data(examples, dev, labels, dev_rows, files, more_dev)
+
+
+def columns_of(config: FinetuneConfig) -> Columns:
+    """The columns that a fine-tuning's configuration names."""
+    return Columns(
+        config.text,
+        config.pair,
+        config.label,
+        delimiter=config.label_delimiter,
+        choices=tuple(config.choices),
+    )
+
+
+def _say_of_head(loaded: LoadedCheckpoint, quiet: bool) -> str:
+    """Whether the head is the checkpoint's own: "fresh", "replaced" or "kept"."""
+    own = tuple(f"{prefix}." for prefix in TASK_HEADS)
+    if any(name.startswith(own) for name in loaded.unexpected):
+        say("the checkpoint has another task's head: it is replaced by a fresh one", quiet)
+        return "replaced"
+    if any(name.startswith(own) for name in loaded.missing):
+        return "fresh"
+    say("the checkpoint has a head with the same labels: it is trained on", quiet)
+    return "kept"
 
 
 def held_out_rows(examples: int, share: float, seed: int) -> list[int]:
@@ -284,7 +331,7 @@ def chosen_head(config: FinetuneConfig, task: Task) -> tuple[str, dict[str, Any]
 
 def task_options(config: FinetuneConfig) -> TaskOptions:
     """What a fine-tuning's configuration says about features and predictions."""
-    return TaskOptions(config.sequence_length)
+    return TaskOptions(config.sequence_length, document_context=config.document_context)
 
 
 def _same_inputs(run: Path, files: Sequence[Path]) -> None:

@@ -37,12 +37,16 @@ class Columns:
 
     Attributes:
         unlabeled: whether a file without labels may be read, to be answered and not scored.
+        delimiter: of the labels in one cell, for multi-label classification.
+        choices: columns of the choices, or the one column that holds a list of them.
     """
 
     text: str | None = None
     pair: str | None = None
     label: str | None = None
     unlabeled: bool = False
+    delimiter: str | None = None
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,14 @@ class TaskOptions:
         workers: processes that may make features.
         long: "windows" reads an example that is too long in several units, where its family can.
         window_mean: what `Task.merge` averages.
+        document_context: tagging: fill a sentence's sequence with the text around it.
     """
 
     sequence_length: int
     workers: int = 1
     long: Long = "cut"
     window_mean: WindowMean = "probabilities"
+    document_context: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,7 +143,10 @@ class Task:
             what is too long when `TaskOptions.long` says so; they are an array with a row for
             each window.
         feature_head: name of the head on frozen features, where the family has one.
-        least_labels: fewer labels in the training data mean that there is nothing to learn.
+        least_labels: fewer kinds of labels in `counts` mean that there is nothing to learn.
+        is_labelled: example -> whether it says what is right.
+        from_text: (text, tokenizer) -> an example without labels; None where the family's example
+            of a text is made otherwise (see `inference/load.py`).
         submission: (examples, predictions, split) -> file name -> content, as the data set's
             makers want predictions; None where they ask for none.
     """
@@ -164,4 +173,6 @@ class Task:
     merge: Merge | None = None
     feature_head: str | None = None
     least_labels: int = 2
+    is_labelled: Callable[[Any], bool] = lambda example: True
+    from_text: Callable[[str, Tokenizer], Any] | None = None
     submission: Callable[[Sequence[Any], Sequence[Any], str], dict[str, str]] | None = None
