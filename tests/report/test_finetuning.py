@@ -60,6 +60,8 @@ def run(tmp_path: Path) -> Path:
             }
         )
     )
+    data = {"median": 12, "shared": 3, "repeated": 0, "counts": {"glad": 2000}, "longest": 99}
+    (folder / "data.json").write_text(json.dumps(data | {"dev_counts": {"glad": 200}}))
     lines = [
         {"text": "fine", "label": "glad", "probability": 0.9, "gold": "glad"},
         {"text": "awful <b>", "label": "glad", "probability": 0.8, "gold": "s|a`d"},
@@ -87,6 +89,8 @@ def test_the_page_has_scores_confusions_errors_and_curves(run: Path):
         "1 of 2 (50.0 %)",
         "held-out 90.0 %",
         "learning_rate: 5.0e-05",
+        "<dd>99</dd>",
+        "2\u2009000",
     ):
         assert expected in page, expected
     assert page.count('role="img"') == 3  # the matrix, the loss, the accuracy
@@ -128,6 +132,7 @@ def test_the_card_tells_data_recipe_scores_and_versions_but_no_places_of_the_mac
         "fine-tuned from `my-bert`",
         "| training examples | 4,000 |",
         "held out from the training file",
+        "| dev examples that stand in the training data too | 3 |",
         "| `reviews.csv` | `abababababababab` |",
         "| learning rate | `5e-05` |",
         "| accuracy | 91.25 % |",

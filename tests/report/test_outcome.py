@@ -101,6 +101,17 @@ def test_segmentation_tags_are_labels_of_their_own():
     assert "E as S: 1" in by_heading(records)["Confusion of words"]
 
 
+def test_words_without_blanks_are_compared_by_their_characters():
+    records = [
+        {"text": "新世纪", "words": ["新", "世纪"], "gold": ["新", "世纪"]},
+        {"text": "新世纪的", "words": ["新世", "纪", "的"], "gold": ["新", "世纪", "的"]},
+    ]
+    errors = by_heading(records)["Worst sentences"]
+    assert "1 of 2" in errors
+    assert '<mark class="bad">新世</mark> <mark class="bad">纪</mark> 的' in errors
+    assert "← 新 世纪 的" in errors
+
+
 def test_choices_are_shown_with_the_right_and_the_wrong_one():
     record = {
         "text": "context",

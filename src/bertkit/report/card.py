@@ -8,7 +8,6 @@ module leaves is a person's own and stays as it is.
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Iterable, Sequence
 from importlib import metadata
@@ -21,8 +20,10 @@ import bertkit
 from bertkit.files import writing
 from bertkit.report.finetuning import (
     CONFIGURATION,
+    DATA,
     metric_name,
     metric_value,
+    read_json,
     read_summary,
 )
 from bertkit.report.log import is_number
@@ -66,7 +67,7 @@ def write_card(run: Path) -> Path:
 
 def card(run: Path) -> str:
     """The text of the card."""
-    model = _json(run / "config.json")
+    model = read_json(run / "config.json")
     summary = read_summary(run)
     recipe = _yaml(run / CONFIGURATION)
     architecture = str((model.get("architectures") or ["?"])[0])
@@ -173,12 +174,20 @@ def _data(run: Path, summary: dict[str, Any], recipe: dict[str, Any]) -> list[st
         )
         if is_number(summary.get(key))
     ]
+    rows += [
+        (name, f"{number:,}")
+        for key, name in (
+            ("repeated", "training examples that repeat another"),
+            ("shared", "dev examples that stand in the training data too"),
+        )
+        if (number := read_json(run / DATA).get(key))
+    ]
     if (run / "dev_rows.json").is_file():
         rows.append(("dev set", "held out from the training file (`dev_rows.json`)"))
     lines += _table(("", ""), rows)
     files = [
         (_code(Path(file).name), _code(digest[:16]))
-        for file, digest in _json(run / "inputs.json").items()
+        for file, digest in read_json(run / "inputs.json").items()
         if isinstance(digest, str)
     ]
     if files:
@@ -252,13 +261,6 @@ def _code(text: str) -> str:
     """Text as code inside a table: bars and line ends would end the cell."""
     clean = " ".join(text.split()).replace("|", "\\|").replace("`", "'")
     return f"`{clean}`" if clean else "``"
-
-
-def _json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    values = json.loads(path.read_text(encoding="utf-8"))
-    return values if isinstance(values, dict) else {}
 
 
 def _yaml(path: Path) -> dict[str, Any]:

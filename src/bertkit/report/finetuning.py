@@ -29,6 +29,7 @@ from bertkit.report.pretraining import Metric, metric_figure, notes
 
 CONFIGURATION = "finetune.yaml"
 METRICS = "metrics.json"
+DATA = "data.json"
 PREDICTIONS = "predictions.jsonl"
 REPORT = "report.html"
 
@@ -59,6 +60,7 @@ def write_finetuning_report(run: Path) -> Path:
         Section("In numbers", [facts(_numbers(summary))]),
         Section("Each label", _label_table(summary.get("table", []))),
         *outcome_sections(read_predictions(run / PREDICTIONS)),
+        Section("Data", _data(read_json(run / DATA))),
         Section("Learning", [charts(*learning_figures(records))]),
         Section("Notes of the run", [facts([("", note)]) for note in notes(records)]),
         Section("Configuration", _configuration(run)),
@@ -91,11 +93,7 @@ def write_evaluation_report(
 
 def read_summary(run: Path) -> dict[str, Any]:
     """What metrics.json says, or nothing."""
-    path = run / METRICS
-    if not path.is_file():
-        return {}
-    values = json.loads(path.read_text(encoding="utf-8"))
-    return values if isinstance(values, dict) else {}
+    return read_json(run / METRICS)
 
 
 def metric_name(key: str) -> str:
@@ -164,6 +162,37 @@ def _label_table(rows: Sequence[dict[str, Any]]) -> list[Html]:
     ]
     header = ["Label", *(metric_name(key).capitalize() for key in columns)]
     return [table(header, body, numbers=range(1, len(header)), caption="In per cent, on dev.")]
+
+
+def _data(data: dict[str, Any]) -> list[Html]:
+    """Counts, lengths and duplicates, as they were said before training."""
+    pairs = [
+        (name, count(data[key]))
+        for key, name in (
+            ("median", "Tokens of an example, median"),
+            ("percentile_95", "95 % have up to"),
+            ("longest", "The longest has"),
+            ("truncated", "Cut to the sequence length"),
+            ("empty", "Training texts that are empty"),
+            ("repeated", "Training examples that repeat another"),
+            ("shared", "Dev examples that stand in the training data too"),
+        )
+        if is_number(data.get(key))
+    ]
+    counts, dev = data.get("counts") or {}, data.get("dev_counts") or {}
+    rows = [
+        [str(label), count(number), count(dev.get(label, 0))] for label, number in counts.items()
+    ]
+    pieces = [facts(pairs)] if pairs else []
+    return pieces + ([table(["Label", "Training", "Dev"], rows, numbers=(1, 2))] if rows else [])
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file, or an empty one."""
+    if not path.is_file():
+        return {}
+    values = json.loads(path.read_text(encoding="utf-8"))
+    return values if isinstance(values, dict) else {}
 
 
 def _configuration(run: Path) -> list[Html]:

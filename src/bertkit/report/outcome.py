@@ -7,6 +7,7 @@ A record is a line of a prediction file. Its keys tell the kind of task:
     score, gold        a number
     tags, gold         a tag for each word
     choice, gold       one of the choices
+    words, gold        the words of a text without blanks
     answer, gold       an answer from a context, of several right ones; "" and none: no answer
 
 Records without "gold" say nothing about errors and are passed over.
@@ -17,7 +18,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,38 @@ def _tag_card(record: Record) -> Html:
     return card(tag("p", join(*pieces), "text"))
 
 
+def _segmented(records: Iterator[Record]) -> list[Section]:
+    worst = _Worst(_segmented_card)
+    for record in records:
+        missed, extra = _word_errors(record)
+        worst.see(record, bool(missed or extra), len(missed) + len(extra))
+    order = "Below are those with the most wrong words: the answer ← the right words."
+    return [worst.section(order, "Worst sentences")]
+
+
+def _word_errors(record: Record) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+    """The words, by their characters, that were missed, and those that are not there."""
+    right, answer = _spans(record["gold"]), _spans(record["words"])
+    return right - answer, answer - right
+
+
+def _spans(words: Iterable[Any]) -> set[tuple[int, int]]:
+    ends = list(accumulate(len(str(word)) for word in words))
+    return set(pairwise([0, *ends]))
+
+
+def _segmented_card(record: Record) -> Html:
+    _, extra = _word_errors(record)
+    pieces: list[str] = []
+    first = 0
+    for word in map(str, record["words"]):
+        span = (first, first + len(word))
+        pieces += [tag("mark", word, "bad") if span in extra else word, " "]
+        first += len(word)
+    right = " ".join(map(str, record["gold"]))
+    return card(tag("p", join(*pieces), "text"), tag("p", f"← {right}", "soft"))
+
+
 def _choices(records: Iterator[Record]) -> list[Section]:
     counts: Counter[tuple[str, str]] = Counter()
     worst = _Worst(_choice_card)
@@ -288,6 +321,7 @@ _KINDS: dict[str, Callable[[Iterator[Any]], list[Section]]] = {
     "choice": _choices,
     "label": _labels,
     "labels": _label_sets,
+    "words": _segmented,
     "answer": _answers,
     "score": _scores,
 }
