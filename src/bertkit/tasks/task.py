@@ -145,8 +145,8 @@ class Task:
         feature_head: name of the head on frozen features, where the family has one.
         least_labels: fewer kinds of labels in `counts` mean that there is nothing to learn.
         is_labelled: example -> whether it says what is right.
-        from_text: (text, tokenizer) -> an example without labels; None where the family's example
-            of a text is made otherwise (see `inference/load.py`).
+        from_input: (input, tokenizer) -> an example without labels, where the task takes other
+            inputs than texts, pairs of them and words (see `inference/load.py`).
         submission: (examples, predictions, split) -> file name -> content, as the data set's
             makers want predictions; None where they ask for none.
     """
@@ -174,5 +174,5 @@ class Task:
     feature_head: str | None = None
     least_labels: int = 2
     is_labelled: Callable[[Any], bool] = lambda example: True
-    from_text: Callable[[str, Tokenizer], Any] | None = None
+    from_input: Callable[[Any, Tokenizer], Any] | None = None
     submission: Callable[[Sequence[Any], Sequence[Any], str], dict[str, str]] | None = None
