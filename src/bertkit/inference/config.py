@@ -21,15 +21,22 @@ class PredictConfig:
     checkpoint: str = option(help="a tuned model", positional=True)
     input: str = option(
         "-",
-        help="text (a line each), .jsonl, .csv or .tsv; - is standard input",
+        help="text (a line each), .jsonl, .csv or .tsv; - is standard input; for multiple choice a "
+        "table",
         positional=True,
     )
     output: str | None = option(None, help="JSONL file (default: standard output)", short="o")
     text: str | None = option(
         None,
-        help="column or field of the text (default: text); with standard input it means JSONL",
+        help="column or field of the text (default: as in training, or text); with standard input "
+        "it means JSONL",
     )
-    pair: str | None = option(None, help="column or field of the second text (default: none)")
+    pair: str | None = option(
+        None, help="column or field of the second text (default: as in training, or none)"
+    )
+    choices: list[str] = option(
+        [], help="multiple choice: the columns of the choices, or the one that holds a list of them"
+    )
     words: Words = option(
         "tokenizer",
         help="where a tagger's words end: as the tokenizer cuts (white space, punctuation, each "

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
+from bertkit.errors import UserError
 from bertkit.inference.batching import in_windows
 from bertkit.inference.config import PredictConfig
-from bertkit.inference.inputs import json_output, read_inputs
-from bertkit.inference.load import load, say_lengths
+from bertkit.inference.inputs import STANDARD, json_output, read_inputs
+from bertkit.inference.load import LoadedModel, load, say_lengths
 from bertkit.progress import Progress
+from bertkit.tasks.evaluate import tuned_with
+from bertkit.tasks.finetune import columns_of
+from bertkit.tasks.rows import TABLE_SUFFIXES
+from bertkit.tasks.task import Columns
 from bertkit.training.allocator import keep_memory
 
 
@@ -46,13 +54,13 @@ def predict(config: PredictConfig) -> PredictResult:
     started = time.monotonic()
     inputs = windowed = truncated = 0
     length = config.sequence_length or model.sequence_length
-    texts = read_inputs(config.input, config.text, config.pair)
     with (
         Progress("predict", None, "texts", config.quiet) as progress,
         json_output(config.output) as write,
     ):
-        for window in in_windows(texts):
-            examples = [model.example(one, config.words) for one in window]
+        for examples in in_windows(
+            read_examples(model, config), size=lambda one: sum(map(len, task.texts(one)))
+        ):
             answers = model.answer(
                 examples, length, config.batch_tokens, config.long, config.window_mean
             )
@@ -63,10 +71,37 @@ def predict(config: PredictConfig) -> PredictResult:
                 if number in answers.windows:
                     record["windows"] = answers.windows[number]
                 write(record)
-            inputs += len(window)
+            inputs += len(examples)
             windowed += len(answers.windows)
             truncated += answers.truncated
-            progress.advance(len(window))
+            progress.advance(len(examples))
     say_lengths(inputs, windowed, truncated, length, config.quiet)
     seconds = round(time.monotonic() - started, 3)
     return PredictResult(inputs, seconds, windowed, truncated, config.output)
+
+
+def read_examples(model: LoadedModel, config: PredictConfig) -> Iterator[Any]:
+    """Yields the examples of `config.input`, in its order.
+
+    Columns that are not named are those that the model was tuned with. Texts are read one by one,
+    questions with choices all at once.
+    """
+    tuned = tuned_with(model.path)
+    columns = columns_of(tuned) if tuned else Columns()
+    text, pair = config.text, config.pair
+    if Path(config.input).suffix.lower() in TABLE_SUFFIXES:
+        text, pair = text or columns.text, pair or columns.pair
+    if model.head != "multiple-choice":
+        for one in read_inputs(config.input, text, pair):
+            yield model.example(one, config.words)
+        return
+    if config.input == STANDARD:
+        raise UserError(f"{model.path} answers questions with choices; give them as a file")
+    columns = replace(
+        columns,
+        text=text or columns.text,
+        pair=pair or columns.pair,
+        choices=tuple(config.choices) or columns.choices,
+        unlabeled=True,
+    )
+    yield from model.task.read(Path(config.input), columns)
