@@ -38,7 +38,8 @@ from bertkit.text.tokenizer import Pieces, truncated_lengths
 from bertkit.training.allocator import keep_memory
 
 VECTOR_BYTES = 1 << 28
-"""Vectors of words and tokens that are in memory at once, as far as texts are no longer."""
+UNIT_CHARACTERS = 1 << 20
+"""Vectors of words and tokens, and characters, in memory at once, as far as texts are no longer."""
 
 POOLINGS: dict[Unit, tuple[Pooling, ...]] = {
     "text": ("mean", "max", "cls"),
@@ -127,7 +128,9 @@ def embed(config: EmbedConfig) -> EmbedResult:
     check_output(config.output, config.unit)
     model = load(config.checkpoint, config.precision)
     size = _layers(model, config.layers, config.weights).size(model.config.hidden_size)
-    characters = WINDOW_CHARACTERS if config.unit == "text" else VECTOR_BYTES // (4 * size)
+    characters = WINDOW_CHARACTERS
+    if config.unit != "text":
+        characters = min(UNIT_CHARACTERS, VECTOR_BYTES // (4 * size))
     longest = max(map(len, model.tokenizer.vocabulary))
     result = EmbedResult(0, 0, size, 0.0, 0, 0, 0, config.output)
     with (
