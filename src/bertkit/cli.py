@@ -86,16 +86,19 @@ COMMANDS = {
             "finetune",
             "Fine-tune a checkpoint on a task",
             "bertkit finetune my-bert --task sst-2 --data data/SST-2 -o my-sentiment",
+            "bertkit finetune my-bert --task conll-2003 --data data/conll --features "
+            "concat-last-four -o my-tagger",
         ),
         (
             "evaluate",
             "Score a fine-tuned model on a task's data",
-            "bertkit evaluate my-sentiment --task sst-2 --data data/SST-2",
+            "bertkit evaluate my-sentiment --task sst-2 --data data/SST-2 --report dev.html",
         ),
         (
             "predict",
             "Answer with a fine-tuned model, one JSON object a line",
             "bertkit predict my-sentiment sentences.txt",
+            "bertkit predict my-sentiment reviews.csv --text body -o answers.jsonl",
             "echo 'A fine film.' | bertkit predict my-sentiment -",
         ),
         (
@@ -107,6 +110,7 @@ COMMANDS = {
             "embed",
             "Write the vectors that an encoder gives to texts",
             "bertkit embed my-bert sentences.txt -o vectors.npy",
+            "bertkit embed my-bert sentences.txt -o words.npz --unit word --layers=-1,-2",
         ),
         (
             "inspect",

@@ -39,6 +39,8 @@ LABELS = ["negative", "néutre", "正面"]
 def make_model(head: str) -> Any:
     torch.manual_seed(0)
     model: Any = MODELS[head]
+    if head == "bilstm-tagging":
+        return model(CONFIG, LABELS, features="weighted-all", lstm_size=8)
     return model(CONFIG, LABELS) if head in LABELLED else model(CONFIG)
 
 

@@ -29,6 +29,8 @@ from bertkit.model.config import ModelConfig
 from bertkit.model.layers import truncated_normal_, uninitialised
 
 CONFIG = "config.json"
+HEAD_OPTIONS = "bertkit_head"
+"""The key in config.json of what else a head is made with."""
 
 CONFIG_KEYS = {
     "vocab_size": "vocab_size",
@@ -68,8 +70,9 @@ ARCHITECTURES = {
     "multiple-choice": "BertForMultipleChoice",
     "tagging": "BertForTokenClassification",
     "question-answering": "BertForQuestionAnswering",
+    "bilstm-tagging": "BertkitBiLstmForTokenClassification",
 }
-"""The class that a head is in transformers."""
+"""The class that a head is in transformers, or, with "Bertkit" before it, in bertkit only."""
 
 PROBLEM_TYPES = {
     "classification": "single_label_classification",
@@ -143,6 +146,8 @@ def file_names(own: str) -> tuple[str, ...]:
     """The names in the file of one of the model's parameters: three for a packed one."""
     if own in HEAD_NAMES:
         return (HEAD_NAMES[own],)
+    if own.startswith("tagger."):
+        return (own,)
     name = own.removeprefix("encoder.")
     flat = EMBEDDING_NAMES | POOLER_NAMES
     if name in flat:
@@ -195,6 +200,8 @@ def _config_of(model: nn.Module) -> dict[str, Any]:
         values["problem_type"] = PROBLEM_TYPES[str(model.head)]
     if getattr(model, NULL_THRESHOLD, None) is not None:
         values[NULL_THRESHOLD] = model.null_threshold
+    if options := getattr(model, "head_options", None):
+        values[HEAD_OPTIONS] = {"only_in_bertkit": True, "loads_elsewhere": "the encoder"} | options
     return values
 
 
@@ -202,6 +209,7 @@ def load_checkpoint(
     path: str | Path,
     head: str | None = None,
     labels: list[str] | None = None,
+    head_options: dict[str, Any] | None = None,
     **config_changes: Any,
 ) -> LoadedCheckpoint:
     """Loads a model from a Hugging Face directory.
@@ -212,6 +220,8 @@ def load_checkpoint(
             encoder where the file's is unknown. A head that the file lacks starts fresh.
         labels: of the head, in order; by default the file's. A classifier whose labels in the
             file are others starts fresh, whatever their number.
+        head_options: what else the head is made with, as `BiLstmTaggingModel` is; by default
+            the file's.
         config_changes: fields of ModelConfig to replace, as `hidden_dropout=0.0`. A larger
             `vocab_size`, for a vocabulary that `bertkit vocab --extend` has made longer, adds
             token embeddings that start as all weights do, from torch's default generator.
@@ -239,14 +249,17 @@ def load_checkpoint(
     if labels is None:
         labels = file_labels
     labelled = head in LABELLED
+    file_options = _head_options(values, directory / CONFIG) if head == file_head else {}
+    options = file_options if head_options is None else head_options
     foreign: list[str] = []
-    if head != file_head or (labelled and not _same_labels(labels, file_labels)):
-        foreign = [name for name in tensors if name.startswith("classifier.")]
+    relabelled = labelled and not _same_labels(labels, file_labels)
+    if head != file_head or options != file_options or relabelled:
+        foreign = [name for name in tensors if name.startswith(("classifier.", "tagger."))]
     tensors = {name: value for name, value in tensors.items() if name not in foreign}
     if labelled and not labels:
         raise UserError(f"{directory} names no labels for a {head} head; give its labels")
     with uninitialised():
-        model = MODELS[head](config, labels) if labelled else MODELS[head](config)
+        model = MODELS[head](config, labels, **options) if labelled else MODELS[head](config)
     missing = _fill(model, tensors, file)
     if head == file_head == "question-answering":
         model.null_threshold = _threshold(values, directory / CONFIG)  # type: ignore[assignment]
@@ -285,7 +298,7 @@ def _fill(model: nn.Module, tensors: dict[str, Tensor], file: Path) -> list[str]
                     f"{file} lacks {absent[0]} of shape {_shape(value.chunk(len(names))[0])}; "
                     "the file is not whole or not a BERT of this size: copy or export it again"
                 )
-            if value.dim() == 2:  # the others were made as they start
+            if value.dim() == 2 and ".lstm." not in own:  # the others were made as they start
                 truncated_normal_(value, config.initializer_range)
             missing.extend(absent)
             continue
@@ -375,6 +388,19 @@ def _head_of(values: dict[str, Any], tensors: dict[str, Tensor]) -> str:
             head = "pretraining"
         return head
     return "pretraining" if "cls.predictions.bias" in tensors else "encoder"
+
+
+def _head_options(values: dict[str, Any], path: Path) -> dict[str, Any]:
+    """What else the file's head is made with."""
+    given = values.get(HEAD_OPTIONS) or {}
+    if not isinstance(given, dict):
+        raise UserError(f"'{HEAD_OPTIONS}' in {path} is no JSON object; copy or export it again")
+    kinds = {"features": str, "lstm_size": int}
+    options = {name: given.get(name) for name in kinds if name in given}
+    for name, value in options.items():
+        if type(value) is not kinds[name]:
+            raise UserError(f"'{name}' of '{HEAD_OPTIONS}' in {path} is {value!r}; mend it")
+    return options
 
 
 def _classifier_of(values: dict[str, Any], tensors: dict[str, Tensor]) -> str:

@@ -22,6 +22,8 @@ from torch import nn
 from bertkit import config as configurations
 from bertkit.errors import UserError
 from bertkit.formats.huggingface import load_checkpoint
+from bertkit.inference.config import Words
+from bertkit.inference.words import words_of
 from bertkit.model.config import ModelConfig
 from bertkit.model.encoder import set_compute_dtype
 from bertkit.pretraining.config import PretrainConfig
@@ -29,6 +31,7 @@ from bertkit.progress import say
 from bertkit.tasks.answers import BATCH_TOKENS, Answers, answer, check_head, max_positions
 from bertkit.tasks.choice import ChoiceInput, ChoicePrediction
 from bertkit.tasks.classification import ClassPrediction
+from bertkit.tasks.config import Long, WindowMean
 from bertkit.tasks.evaluate import tuned_with
 from bertkit.tasks.finetune import task_options
 from bertkit.tasks.multilabel import LabelSetPrediction
@@ -40,7 +43,6 @@ from bertkit.tasks.spans import AnswerPrediction
 from bertkit.tasks.tagging import TagPrediction
 from bertkit.tasks.task import TaskOptions
 from bertkit.text.tokenizer import Tokenizer
-from bertkit.text.wordpiece import PREFIX
 from bertkit.training.config import Precision
 from bertkit.training.precision import compute_dtype
 
@@ -118,7 +120,12 @@ class LoadedModel(nn.Module):
         return self.model(*inputs)
 
     def predict(
-        self, inputs: Sequence[PredictInput], batch_tokens: int = BATCH_TOKENS
+        self,
+        inputs: Sequence[PredictInput],
+        batch_tokens: int = BATCH_TOKENS,
+        long: Long = "windows",
+        window_mean: WindowMean = "probabilities",
+        words: Words = "tokenizer",
     ) -> list[Prediction]:
         """Labels texts.
 
@@ -127,6 +134,10 @@ class LoadedModel(nn.Module):
                 (text, choices) or (text, question, choices) for multiple choice,
                 {"question": ..., "context": ...} for question answering.
             batch_tokens: tokens computed at once; changes nothing in the result.
+            long: a text longer than `sequence_length` is read in windows, or cut at its end. A
+                tagger reads windows in any case.
+            window_mean: what of a text's windows is averaged.
+            words: where a tagger's words end in a text.
 
         Returns:
             One prediction for each input, in order, of the family's class (`ClassPrediction`,
@@ -135,10 +146,9 @@ class LoadedModel(nn.Module):
         Raises:
             UserError: the model has no head for a task, or an input is of the wrong kind.
         """
-        examples = [self.example(one) for one in inputs]
-        answers = self.answer(examples, batch_tokens=batch_tokens)
-        if answers.truncated:
-            say(f"{answers.truncated:,} texts were cut to {self.sequence_length} tokens")
+        examples = [self.example(one, words) for one in inputs]
+        answers = self.answer(examples, None, batch_tokens, long, window_mean)
+        say_lengths(len(inputs), len(answers.windows), answers.truncated, self.sequence_length)
         return answers.predictions
 
     def answer(
@@ -146,6 +156,8 @@ class LoadedModel(nn.Module):
         examples: Sequence[Any],
         sequence_length: int | None = None,
         batch_tokens: int = BATCH_TOKENS,
+        long: Long = "cut",
+        window_mean: WindowMean = "probabilities",
     ) -> Answers:
         """Predictions for examples of the head's family, with counts of what was cut."""
         return answer(
@@ -153,7 +165,12 @@ class LoadedModel(nn.Module):
             self.task,
             examples,
             self.tokenizer,
-            replace(self.options, sequence_length=sequence_length or self.sequence_length),
+            replace(
+                self.options,
+                sequence_length=sequence_length or self.sequence_length,
+                long=long,
+                window_mean=window_mean,
+            ),
             batch_tokens,
         )
 
@@ -166,19 +183,19 @@ class LoadedModel(nn.Module):
                 "finetune, or use bertkit fill or bertkit embed"
             )
         task = TASKS.get(self.tuned_for or "")
-        if task is None or task.head != self.head:
+        if task is None or self.head not in (task.head, task.feature_head):
             task = family_of(self.head)
         check_head(self.missing, self.path)
         return task
 
-    def example(self, one: PredictInput) -> Any:
+    def example(self, one: PredictInput, words: Words = "tokenizer") -> Any:
         """An input as an example of the head's family."""
         task = self.task
         if task.from_input is not None:
             return task.from_input(one, self.tokenizer)
         if isinstance(one, str):
             if task.head == "tagging":
-                return words_of(one, self.tokenizer)
+                return words_of(one, self.tokenizer, words)
             return TextExample(one)
         if task.head == "tagging" and isinstance(one, list):
             return WordsExample(list(one), [])
@@ -231,19 +248,18 @@ def trained_length(directory: Path) -> int | None:
     return None
 
 
-def words_of(text: str, tokenizer: Tokenizer) -> WordsExample:
-    """Cuts a text into words as the tokenizer does: at white space, punctuation, CJK characters.
-
-    The words are slices of the untouched text; a piece with "##" goes on with a word.
-    """
-    pieces = tokenizer.pieces(text)
-    offsets: list[tuple[int, int]] = []
-    for number, start, end in zip(pieces.ids, pieces.starts, pieces.ends, strict=True):
-        if offsets and tokenizer.vocabulary[number].startswith(PREFIX):
-            offsets[-1] = (offsets[-1][0], max(offsets[-1][1], end))
-        else:
-            offsets.append((start, end))
-    return WordsExample([text[start:end] for start, end in offsets], [], text, offsets)
+def say_lengths(
+    inputs: int, windowed: int, truncated: int, sequence_length: int, quiet: bool = False
+) -> None:
+    """Tells what was done with texts that are too long."""
+    if windowed:
+        say(
+            f"{windowed:,} of {inputs:,} texts are longer than {sequence_length} tokens and were "
+            "read in windows",
+            quiet,
+        )
+    if truncated:
+        say(f"{truncated:,} of {inputs:,} texts were cut to {sequence_length} tokens", quiet)
 
 
 def no_gradients(model: nn.Module) -> torch.inference_mode:

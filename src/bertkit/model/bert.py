@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bertkit.model.batch import FlatBatch
+from bertkit.model.bilstm import BiLstmTaggingModel
 from bertkit.model.config import ModelConfig
 from bertkit.model.encoder import Encoder
 from bertkit.model.heads import LabelHead, LossSum, MaskedLMHead, NextSentenceHead, SpanHead
@@ -260,9 +261,10 @@ MODELS: dict[str, type[nn.Module]] = {
         MultipleChoiceModel,
         TaggingModel,
         QuestionAnsweringModel,
+        BiLstmTaggingModel,
     )
 }
 """The families by the name in `.head`."""
 
-LABELLED = frozenset({"classification", "regression", "multi-label", "tagging"})
+LABELLED = frozenset({"classification", "regression", "multi-label", "tagging", "bilstm-tagging"})
 """Heads that are made with label names."""

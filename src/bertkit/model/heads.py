@@ -147,13 +147,13 @@ class NextSentenceHead(nn.Module):
 class LabelHead(nn.Module):
     """Dropout and one dense layer: pooled output or token states -> logits of the labels."""
 
-    def __init__(self, config: ModelConfig, labels: int) -> None:
+    def __init__(self, config: ModelConfig, labels: int, inputs: int | None = None) -> None:
         super().__init__()
         self.dropout = Dropout(config.hidden_dropout)
-        self.dense = Linear(config.hidden_size, labels, config.initializer_range)
+        self.dense = Linear(inputs or config.hidden_size, labels, config.initializer_range)
 
     def forward(self, values: Tensor) -> Tensor:
-        """[rows, hidden] -> [rows, labels] float32."""
+        """[rows, hidden], or [rows, inputs], -> [rows, labels] float32."""
         return self.dense(self.dropout(values)).float()
 
 

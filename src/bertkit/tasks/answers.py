@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from bertkit.model.config import ModelConfig
 from bertkit.progress import Progress, say
 from bertkit.tasks.batches import by_budget
 from bertkit.tasks.task import FeatureSet, Scores, Task, TaskOptions
+from bertkit.tasks.windows import merged, windows_of
 from bertkit.text.tokenizer import Tokenizer
 
 BATCH_TOKENS = 2048
@@ -28,11 +29,13 @@ class Answers:
     Attributes:
         truncated: examples that lost tokens to the sequence length.
         unseen_words: words that became no token, so are tagged "O" unasked.
+        windows: example -> in how many windows it was read, where more than one.
     """
 
     predictions: list[Any]
     truncated: int
     unseen_words: int
+    windows: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -63,8 +66,12 @@ def answer(
         say(note, quiet)
     rows = outputs(model, task, made, batch_tokens, quiet)
     labels: list[str] = model.labels  # type: ignore[assignment]
-    predictions = task.decode(examples, made.features, rows, labels, options)
-    return Answers(predictions, made.truncated, made.unseen_words)
+    units: Sequence[Any] = made.features
+    windows = windows_of(made)
+    if windows and task.merge is not None:
+        units, rows = merged(units, rows, task.merge, options.window_mean)
+    predictions = task.decode(examples, units, rows, labels, options)
+    return Answers(predictions, made.truncated, made.unseen_words, windows)
 
 
 def evaluate_model(
@@ -132,7 +139,7 @@ def outputs(
 
 def check_head(missing: Sequence[str], path: Path) -> None:
     """Raises UserError where a checkpoint lacks the weights of its own task head."""
-    if any(name.startswith(("classifier.", "qa_outputs.")) for name in missing):
+    if any(name.startswith(("classifier.", "qa_outputs.", "tagger.")) for name in missing):
         raise UserError(
             f"the weights in {path} lack the task head that its configuration names; "
             "copy them again, or tune the model with bertkit finetune"

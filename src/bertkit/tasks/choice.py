@@ -25,6 +25,7 @@ from bertkit.tasks.choice_readers import ChoiceExample, read_choices
 from bertkit.tasks.metrics import class_scores
 from bertkit.tasks.readers import TABLES, split_files
 from bertkit.tasks.task import FeatureSet, Scores, Task, TaskOptions
+from bertkit.tasks.windows import merge_softmax, text_windows
 from bertkit.text.tokenizer import Tokenizer, truncated_lengths
 from bertkit.training.batch import Batch
 from bertkit.training.loop import LossSums
@@ -64,24 +65,34 @@ def features(
     labels: Sequence[str] | None,
     options: TaskOptions,
 ) -> FeatureSet:
-    """One unit for each question."""
+    """One unit for each question, or for each window over its context."""
     made: list[ChoiceFeatures] = []
     truncated = 0
     room = max(options.sequence_length - 3, 0)
     for number, example in enumerate(examples):
         context = tokenizer.token_ids(example.context)
-        all_ids, all_segments, cut = [], [], False
-        for choice in example.choices:
-            second = tokenizer.token_ids(f"{example.question} {choice}")
-            kept = truncated_lengths(len(context), len(second), room)
-            cut |= kept != (len(context), len(second))
-            ids = [tokenizer.cls_id, *context[: kept[0]], tokenizer.sep_id]
-            all_segments.append([0] * len(ids) + [1] * (kept[1] + 1))
-            all_ids.append([*ids, *second[: kept[1]], tokenizer.sep_id])
-        truncated += cut
+        seconds = [tokenizer.token_ids(f"{example.question} {one}") for one in example.choices]
         target = example.answer if labels is not None else None
-        made.append(ChoiceFeatures(number, all_ids, all_segments, target))
+        cut = False
+        for part in _contexts(context, max(map(len, seconds)), room, options):
+            all_ids, all_segments = [], []
+            for second in seconds:
+                kept = truncated_lengths(len(part), len(second), room)
+                cut |= kept != (len(part), len(second))
+                ids = [tokenizer.cls_id, *part[: kept[0]], tokenizer.sep_id]
+                all_segments.append([0] * len(ids) + [1] * (kept[1] + 1))
+                all_ids.append([*ids, *second[: kept[1]], tokenizer.sep_id])
+            made.append(ChoiceFeatures(number, all_ids, all_segments, target))
+        truncated += cut
     return FeatureSet(made, [sum(map(len, one.ids)) for one in made], truncated)
+
+
+def _contexts(context: list[int], longest: int, room: int, options: TaskOptions) -> list[list[int]]:
+    """The context, or its windows beside choices of up to `longest` tokens, which stay whole."""
+    if options.long == "cut" or len(context) + longest <= room or longest > room // 2:
+        return [context]
+    windows, _ = text_windows((len(context), longest), room)
+    return [context[one.shown[0].start : one.shown[0].stop] for one in windows]
 
 
 def collate(features: Sequence[ChoiceFeatures]) -> Batch:
@@ -209,5 +220,6 @@ MULTIPLE_CHOICE = Task(
     from_input=from_input,
     is_labelled=lambda example: example.answer is not None,
     main="accuracy",
+    merge=merge_softmax,
     least_labels=0,
 )

@@ -4,7 +4,8 @@
     [CLS] text [SEP] pair [SEP] segments 0 ... 0 1 ... 1
 
 The answer is asked at [CLS]. A text that is too long is cut at its end, of a pair the longer one
-(the reference release's `_truncate_seq_pair` in run_classifier.py).
+(the reference release's `_truncate_seq_pair` in run_classifier.py); or, to answer, it is read in
+windows whose answers are averaged.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from bertkit.tasks.labelling import LabelObjective, collate, probabilities
 from bertkit.tasks.metrics import class_scores
 from bertkit.tasks.readers import TABLES, TextExample, read_table, split_files
 from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
-from bertkit.text.tokenizer import Tokenizer, truncated_lengths
+from bertkit.tasks.windows import merge_softmax, text_sequences
+from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
 
 
@@ -46,36 +48,30 @@ def features(
     labels: Sequence[str] | None,
     options: TaskOptions,
 ) -> FeatureSet:
-    """One sequence for each example."""
+    """One sequence for each example, or its windows."""
     number_of = {label: number for number, label in enumerate(labels or [])}
 
     def targets(example: TextExample) -> list[int]:
         return [number_of[example.label]] if labels is not None else []
 
-    return text_units(examples, tokenizer, options.sequence_length, targets)
+    return text_units(examples, tokenizer, options, targets)
 
 
 def text_units(
     examples: Sequence[TextExample],
     tokenizer: Tokenizer,
-    sequence_length: int,
+    options: TaskOptions,
     targets: Callable[[TextExample], list[Any]],
 ) -> FeatureSet:
-    """A sequence for each text or pair, asked at [CLS], with the targets that a family gives it."""
+    """A sequence (or windows) for each text or pair, asked at [CLS], with a family's targets."""
     made: list[Features] = []
     truncated = 0
     for number, example in enumerate(examples):
-        first = tokenizer.token_ids(example.text)
-        second = tokenizer.token_ids(example.pair) if example.pair is not None else []
-        room = sequence_length - (2 if example.pair is None else 3)
-        kept = truncated_lengths(len(first), len(second), max(room, 0))
-        truncated += kept != (len(first), len(second))
-        ids = [tokenizer.cls_id, *first[: kept[0]], tokenizer.sep_id]
-        segments = [0] * len(ids)
-        if example.pair is not None:
-            ids += [*second[: kept[1]], tokenizer.sep_id]
-            segments += [1] * (kept[1] + 1)
-        made.append(Features(number, ids, segments, [0], [0], targets(example)))
+        parts = [tokenizer.token_ids(text) for text in texts(example)]
+        sequences, cut = text_sequences(parts, tokenizer, options.sequence_length, options.long)
+        truncated += cut
+        for ids, segments in sequences:
+            made.append(Features(number, ids, segments, [0], [0], targets(example)))
     return FeatureSet(made, [len(one.ids) for one in made], truncated)
 
 
@@ -168,4 +164,5 @@ CLASSIFICATION = Task(
     counts=counts,
     is_labelled=lambda example: bool(example.label),
     main="accuracy",
+    merge=merge_softmax,
 )

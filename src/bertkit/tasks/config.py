@@ -8,6 +8,8 @@ from typing import Literal
 from bertkit.config import option
 from bertkit.training.config import Precision
 
+Long = Literal["windows", "cut"]
+WindowMean = Literal["probabilities", "logits"]
 Initialise = Literal["checkpoint", "random"]
 
 
@@ -57,7 +59,9 @@ class FinetuneConfig:
         help="sequences computed at once; smaller needs less memory (default: the batch size; "
         "2,048 tokens for question answering on a CPU)",
     )
-    learning_rate: float = option(5e-5, help="peak learning rate")
+    learning_rate: float | None = option(
+        None, help="peak learning rate (default: 5e-5, with --features 1e-3)"
+    )
     warmup: float = option(0.1, help="share of the steps in which the learning rate rises")
     weight_decay: float = option(0.01, help="decoupled weight decay")
     dropout: float | None = option(
@@ -87,6 +91,12 @@ class FinetuneConfig:
     max_examples: int | None = option(
         None, help="train on this many examples only, drawn by the seed (default: all)"
     )
+    features: str | None = option(
+        None,
+        help="tagging by a BiLSTM on these layers of the encoder, which stays as it is: last, "
+        "concat-last-four, weighted-all or others of bertkit embed (default: train everything)",
+    )
+    lstm_size: int = option(768, help="with --features: units of the BiLSTM in each direction")
     initialise: Initialise = option(
         "checkpoint", help="checkpoint, or random: same configuration, no pre-training (a baseline)"
     )
@@ -113,11 +123,22 @@ class EvaluateConfig:
     pair: str | None = option(None, help="column of the second text of a pair (default: none)")
     label: str | None = option(None, help="column of the label (default: label, or the task's own)")
     output: str | None = option(None, help="write the predictions there, as JSONL", short="o")
+    report: str | None = option(
+        None, help="write a page of confusions and the worst errors there, as HTML"
+    )
     submission: str | None = option(
         None, help="folder for the predictions as the data set's makers want them (GLUE's TSV)"
     )
     sequence_length: int | None = option(
         None, help="tokens of the longest sequence (default: as in fine-tuning)"
+    )
+    long: Long = option(
+        "cut",
+        help="a text longer than a sequence is cut at its end, as in fine-tuning, or read in "
+        "overlapping windows",
+    )
+    window_mean: WindowMean = option(
+        "probabilities", help="what of the windows' answers is averaged"
     )
     batch_tokens: int = option(2048, help="tokens computed at once")
     precision: Precision = option("auto", help="arithmetic of the matrix products")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from bertkit.errors import UserError
 from bertkit.files import writing
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.model.encoder import set_compute_dtype
+from bertkit.report.finetuning import write_evaluation_report
 from bertkit.tasks.answers import check_head, evaluate_model, max_positions
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
 from bertkit.tasks.finetune import columns_of, task_options
@@ -33,9 +34,10 @@ class EvaluateResult:
     Attributes:
         metrics: from 0 to 1.
         table: precision, recall, F1 and count of each label or entity type.
+        windowed: examples that were read in several windows.
         truncated: examples that lost tokens to the sequence length.
         unseen_words: words that became no token and are tagged "O".
-        output: where the predictions are, or None.
+        output, report: where the predictions and the page are, or None.
         submission: the folder of the files to be submitted, or None.
     """
 
@@ -48,6 +50,8 @@ class EvaluateResult:
     truncated: int
     unseen_words: int
     output: str | None
+    report: str | None = None
+    windowed: int = 0
     submission: str | None = None
 
     def __str__(self) -> str:
@@ -57,12 +61,16 @@ class EvaluateResult:
         ]
         if self.table:
             lines += ["", scores_table(self.table)]
+        if self.windowed:
+            lines.append(f"{self.windowed:,} texts were read in windows")
         if self.truncated:
             lines.append(f"{self.truncated:,} texts were cut to the sequence length")
         if self.unseen_words:
             lines.append(f"{self.unseen_words:,} words have no token and are tagged O")
         if self.output:
             lines.append(f"predictions: {self.output}")
+        if self.report:
+            lines.append(f"report: {self.report}")
         if self.submission:
             lines.append(f"to submit: {self.submission}")
         return "\n".join(lines)
@@ -101,6 +109,7 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     device = next(model.parameters()).device
     set_compute_dtype(model, compute_dtype(config.precision, device))
     options = task_options(tuned) if tuned else TaskOptions(max_positions(model))
+    options = replace(options, long=config.long, window_mean=config.window_mean)
     if config.sequence_length:
         options = replace(options, sequence_length=config.sequence_length)
     started = time.monotonic()
@@ -125,6 +134,14 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
         lines = (task.record(e, p) for e, p in zip(examples, answers.predictions, strict=True))
         with writing(config.output) as partial:
             write_jsonl(partial, lines)
+    if config.report:
+        write_evaluation_report(
+            Path(config.report),
+            f"Evaluation: {directory.resolve().name}",
+            f"The task {task.name} on {path.name}.",
+            asdict(evaluation.scores),
+            [task.record(e, p) for e, p in zip(examples, answers.predictions, strict=True)],
+        )
     return EvaluateResult(
         task=task.name,
         file=str(path),
@@ -135,6 +152,8 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
         truncated=answers.truncated,
         unseen_words=answers.unseen_words,
         output=config.output,
+        report=config.report,
+        windowed=len(answers.windows),
         submission=config.submission,
     )
 
@@ -150,7 +169,7 @@ def _task(config: EvaluateConfig, model: nn.Module, tuned: FinetuneConfig | None
     head = str(model.head)
     name = config.task or (tuned.task if tuned else None)
     task = get_task(name) if name else family_of(head)
-    if task.head != head:
+    if head not in (task.head, task.feature_head):
         raise UserError(
             f"{config.checkpoint} is not tuned for {task.name}: its head is {head}; "
             f"tune it with bertkit finetune {config.checkpoint} --task {task.name}"

@@ -5,6 +5,8 @@
     RUN/inputs.json            checksums of the files it started from
     RUN/metrics.json           scores on dev, seconds, steps, examples
     RUN/predictions.jsonl      what the model says about each dev example
+    RUN/report.html            confusions, curves and the worst errors on dev
+    RUN/README.md              the model card
     RUN/data.json              counts, lengths and duplicates of the data
     RUN/dev_rows.json          which training examples were held out, where no dev file was given
     RUN/log.jsonl, tensorboard/, checkpoints/
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,8 @@ from bertkit.formats.huggingface import LoadedCheckpoint, load_checkpoint, save_
 from bertkit.model.bert import LABELLED
 from bertkit.model.config import dropout_rates
 from bertkit.progress import say
+from bertkit.report.card import write_card
+from bertkit.report.finetuning import write_finetuning_report
 from bertkit.tasks.answers import Evaluation, check_sequence_length, evaluate_model, listed
 from bertkit.tasks.batches import TrainingSource
 from bertkit.tasks.config import FinetuneConfig
@@ -46,7 +50,12 @@ from bertkit.training.config import TrainOptions
 from bertkit.training.loop import train
 from bertkit.training.seeds import derived_seed, seed_initial_weights
 
-TASK_HEADS = ("classifier", "qa_outputs")
+FINE_TUNING_RATE = 5e-5
+"""In the paper's grid (appendix A.3)."""
+FEATURES_RATE = 1e-3
+"""Of a BiLSTM that starts at random; the paper gives none."""
+
+TASK_HEADS = ("classifier", "qa_outputs", "tagger")
 """What the weights of a task's head are called in the file."""
 
 MAY_CHANGE = frozenset({"output", "quiet", "checkpoint_steps", "evaluate_steps"})
@@ -83,6 +92,7 @@ class FinetuneResult:
             f"{self.output}: {self.task}, {self.examples:,} examples, {self.steps:,} steps in "
             f"{self.seconds:.1f} s\n"
             f"dev ({self.dev_examples:,} examples): {metrics_line(self.metrics)}\n"
+            f"report: {self.output}/report.html\n"
             f"next: bertkit predict {self.output} FILE"
         )
 
@@ -108,11 +118,13 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     _check(config)
     config = resolve(config)
     task = get_task(str(config.task))
+    config = replace(config, learning_rate=peak_rate(config))  # so that the run's files tell it
     tokenizer = Tokenizer.load(config.checkpoint)
     data = read_data(config, task)
     seed_initial_weights(config.seed)
     rates = {} if config.dropout is None else dropout_rates(config.dropout)
-    loaded = load_checkpoint(config.checkpoint, head=task.head, labels=data.labels, **rates)
+    head_name, head_options = chosen_head(config, task)
+    loaded = load_checkpoint(config.checkpoint, head_name, data.labels, head_options, **rates)
     model = loaded.model
     options = task_options(config)
     check_sequence_length(options.sequence_length, model)
@@ -121,7 +133,8 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         say("the checkpoint has no pooler; it starts untrained", config.quiet)
     if config.initialise == "random":
         seed_initial_weights(config.seed)
-        model = type(model)(model.config, *([data.labels] if task.head in LABELLED else []))
+        labelled = [data.labels] if head_name in LABELLED else []
+        model = type(model)(model.config, *labelled, **head_options)
         head = "fresh"
     if task.start is not None:
         task.start(model, data.train, head != "kept")
@@ -188,6 +201,8 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         (partial / "metrics.json").write_text(text + "\n", encoding="utf-8")
         if data.dev_rows is not None:
             (partial / "dev_rows.json").write_text(json.dumps(data.dev_rows), encoding="utf-8")
+    write_finetuning_report(run)
+    write_card(run)
     return summary
 
 
@@ -286,7 +301,7 @@ def train_options(config: FinetuneConfig, examples: int) -> TrainOptions:
     steps = max(1, int(examples * config.epochs / config.batch_size))
     return TrainOptions(
         steps=steps,
-        learning_rate=config.learning_rate,
+        learning_rate=peak_rate(config),
         warmup_steps=int(steps * config.warmup),
         weight_decay=config.weight_decay,
         precision=config.precision,
@@ -301,6 +316,29 @@ def _micro_batch_tokens(config: FinetuneConfig, task: Task, model: nn.Module) ->
     """The task's own budget of tokens, on a CPU and where no micro-batch size is given."""
     on_cpu = next(model.parameters()).device.type == "cpu"
     return task.micro_batch_tokens if on_cpu and config.micro_batch_size is None else None
+
+
+def peak_rate(config: FinetuneConfig) -> float:
+    """The learning rate given, or the default of what is trained."""
+    if config.learning_rate is not None:
+        return config.learning_rate
+    return FINE_TUNING_RATE if config.features is None else FEATURES_RATE
+
+
+def chosen_head(config: FinetuneConfig, task: Task) -> tuple[str, dict[str, Any]]:
+    """The head's name, and what else than labels it is made with.
+
+    Raises:
+        UserError: features are asked for, and the task has no head for them.
+    """
+    if config.features is None:
+        return task.head, {}
+    if task.feature_head is None:
+        raise UserError(
+            f"--features are for tagging, and {task.name} has no head for them; leave them out, "
+            "or write vectors with bertkit embed"
+        )
+    return task.feature_head, {"features": config.features, "lstm_size": config.lstm_size}
 
 
 def task_options(config: FinetuneConfig) -> TaskOptions:
@@ -341,7 +379,7 @@ def _check(config: FinetuneConfig) -> None:
         ("epochs", config.epochs),
         ("batch size", config.batch_size),
         ("micro-batch size", 1 if config.micro_batch_size is None else config.micro_batch_size),
-        ("learning rate", config.learning_rate),
+        ("learning rate", peak_rate(config)),
         ("number of answer tokens", config.answer_tokens),
         ("number of best answers", config.n_best),
         ("number of examples", 1 if config.max_examples is None else config.max_examples),

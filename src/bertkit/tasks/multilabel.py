@@ -21,6 +21,7 @@ from bertkit.tasks.classification import text_of, text_units, texts
 from bertkit.tasks.metrics import label_set_scores
 from bertkit.tasks.readers import TABLES, TextExample, read_label_lists, split_files
 from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
+from bertkit.tasks.windows import merge_sigmoid
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
 from bertkit.training.loop import LossSums
@@ -52,7 +53,7 @@ def features(
     def targets(example: TextExample) -> list[float]:
         return [float(label in (example.labels or ())) for label in labels or ()]
 
-    return text_units(examples, tokenizer, options.sequence_length, targets)
+    return text_units(examples, tokenizer, options, targets)
 
 
 def collate(features: Sequence[Features]) -> Batch:
@@ -141,5 +142,6 @@ MULTI_LABEL = Task(
     counts=counts,
     is_labelled=lambda example: example.labels is not None,
     main="micro_f1",
+    merge=merge_sigmoid,
     least_labels=1,
 )

@@ -140,7 +140,7 @@ def get_task(name: str) -> Task:
 def family_of(head: str) -> Task:
     """The task for one's own data that a head belongs to; raises UserError for other heads."""
     for task in FAMILIES:
-        if task.head == head:
+        if head in (task.head, task.feature_head):
             return task
     raise UserError(
         f"a checkpoint with the head '{head}' answers no task; tune it with bertkit finetune"

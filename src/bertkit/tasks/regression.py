@@ -24,6 +24,7 @@ from bertkit.tasks.classification import text_of, text_units, texts
 from bertkit.tasks.metrics import correlation_scores
 from bertkit.tasks.readers import TABLES, TextExample, read_scores, split_files
 from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
+from bertkit.tasks.windows import merge_numbers
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
 from bertkit.training.loop import LossSums
@@ -52,7 +53,7 @@ def features(
     def targets(example: TextExample) -> list[float]:
         return [float(example.label)] if labels is not None else []
 
-    return text_units(examples, tokenizer, options.sequence_length, targets)
+    return text_units(examples, tokenizer, options, targets)
 
 
 def collate(features: Sequence[Features]) -> Batch:
@@ -153,4 +154,5 @@ REGRESSION = Task(
     is_labelled=lambda example: bool(example.label),
     main="spearman",
     start=start,
+    merge=merge_numbers,
 )

@@ -31,12 +31,10 @@ from bertkit.tasks.labelling import LabelObjective, collate, probabilities
 from bertkit.tasks.metrics import OUTSIDE, chunks, entity_scores, split_tag, tag_scores
 from bertkit.tasks.readers import WordsExample, split_files
 from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
+from bertkit.tasks.windows import OVERLAP
 from bertkit.tasks.word_readers import read_pos, read_tagged
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
-
-OVERLAP = 4
-"""Windows of a long sentence share this part of their length: one quarter."""
 
 
 @dataclass(frozen=True)
@@ -302,6 +300,7 @@ TAGGING = Task(
     features=features,
     collate=collate,
     head="tagging",
+    feature_head="bilstm-tagging",
     objective=LabelObjective(logits),
     outputs=partial(probabilities, logits),
     decode=decode,

@@ -20,11 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import nn
 
+from bertkit.tasks.config import Long, WindowMean
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
 from bertkit.training.loop import Objective
+
+Merge = Callable[[np.ndarray, WindowMean], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class TaskOptions:
     Attributes:
         sequence_length: tokens of the longest sequence, specials included.
         workers: processes that may make features.
+        long: "windows" reads an example that is too long in several units, where its family can.
+        window_mean: what `Task.merge` averages.
         document_context: tagging: fill a sentence's sequence with the text around it.
         doc_stride, doc_overlap, question_tokens: question answering, see
             `question_windows.Windowing`; without either of the first two the stride is 128.
@@ -60,6 +66,8 @@ class TaskOptions:
 
     sequence_length: int
     workers: int = 1
+    long: Long = "cut"
+    window_mean: WindowMean = "probabilities"
     document_context: bool = False
     doc_stride: int | None = None
     doc_overlap: int | None = None
@@ -139,6 +147,10 @@ class Task:
         texts: example -> the texts it asks about; equal texts make a duplicate.
         counts: examples -> how many there are of each label, for the report before training.
         main: the metric that says which of two models is better.
+        merge: outputs of an example's windows -> one output, where the family makes windows of
+            what is too long when `TaskOptions.long` says so; they are an array with a row for
+            each window.
+        feature_head: name of the head on frozen features, where the family has one.
         least_labels: fewer kinds of labels in `counts` mean that there is nothing to learn.
         start: (model, training examples, whether the head is fresh) sets what the family wants of
             a model before training.
@@ -173,6 +185,8 @@ class Task:
     texts: Callable[[Any], tuple[str, ...]]
     counts: Callable[[Sequence[Any]], dict[str, int]]
     main: str
+    merge: Merge | None = None
+    feature_head: str | None = None
     least_labels: int = 2
     start: Callable[[nn.Module, Sequence[Any], bool], None] | None = None
     is_labelled: Callable[[Any], bool] = lambda example: True
