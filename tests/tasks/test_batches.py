@@ -6,8 +6,9 @@ import random
 
 import torch
 
-from bertkit.tasks.batches import TrainingSource, by_budget, collate
-from bertkit.tasks.task import Features
+from bertkit.tasks.batches import TrainingSource, by_budget
+from bertkit.tasks.labelling import collate
+from bertkit.tasks.task import Features, FeatureSet
 
 
 def some_features(count: int) -> list[Features]:
@@ -18,32 +19,39 @@ def some_features(count: int) -> list[Features]:
     ]
 
 
+def source_of(
+    features: list[Features], batch_size: int, micro_batch_size: int, seed: int
+) -> TrainingSource:
+    made = FeatureSet(features, [len(one.ids) for one in features])
+    return TrainingSource(made, collate, batch_size, micro_batch_size, seed)
+
+
 def test_a_step_is_the_same_whenever_it_is_asked_for():
     features = some_features(23)
-    source = TrainingSource(features, 8, 3, seed=1)
+    source = source_of(features, 8, 3, seed=1)
     forward = [source.rows(step) for step in range(12)]
-    fresh = TrainingSource(features, 8, 3, seed=1)
+    fresh = source_of(features, 8, 3, seed=1)
     assert [fresh.rows(step) for step in reversed(range(12))] == forward[::-1]
     assert [source.rows(step) for step in range(12)] != [
-        TrainingSource(features, 8, 3, seed=2).rows(step) for step in range(12)
+        source_of(features, 8, 3, seed=2).rows(step) for step in range(12)
     ]
 
 
 def test_every_epoch_shows_every_example_once_and_batches_run_across_epochs():
-    source = TrainingSource(some_features(10), 4, 4, seed=0)
+    source = source_of(some_features(10), 4, 4, seed=0)
     stream = [row for step in range(5) for row in source.rows(step)]
     assert sorted(stream[:10]) == sorted(stream[10:]) == list(range(10))
     assert stream[:10] != stream[10:]
 
 
 def test_fewer_examples_than_a_batch_are_repeated():
-    rows = TrainingSource(some_features(3), 8, 8, seed=0).rows(0)
+    rows = source_of(some_features(3), 8, 8, seed=0).rows(0)
     assert len(rows) == 8
     assert sorted(rows[:3]) == [0, 1, 2]
 
 
 def test_micro_batches_hold_the_steps_examples_with_like_lengths_together():
-    source = TrainingSource(some_features(40), 16, 5, seed=0)
+    source = source_of(some_features(40), 16, 5, seed=0)
     batches = source.step(1)
     assert [batch.inputs.sequences for batch in batches] == [5, 5, 5, 1]
     lengths = torch.cat([batch.inputs.lengths for batch in batches]).tolist()

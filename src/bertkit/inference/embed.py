@@ -33,6 +33,7 @@ from bertkit.progress import Progress, say
 from bertkit.tasks.answers import BATCH_TOKENS, check_sequence_length
 from bertkit.tasks.classification import features
 from bertkit.tasks.readers import TextExample
+from bertkit.tasks.task import TaskOptions
 from bertkit.training.allocator import keep_memory
 
 NAMED_LAYERS: dict[str, tuple[list[int], bool]] = {
@@ -125,7 +126,7 @@ def embed_texts(
     length = sequence_length or model.sequence_length
     check_sequence_length(length, model.model)
     examples = [TextExample(one) if isinstance(one, str) else TextExample(*one) for one in texts]
-    made = features(examples, model.tokenizer, None, length)
+    made = features(examples, model.tokenizer, None, TaskOptions(length))
     ids = [one.ids for one in made.features]
     segments = [one.segments for one in made.features]
     found: list[np.ndarray] = [np.empty(0)] * len(texts)

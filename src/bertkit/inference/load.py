@@ -10,6 +10,7 @@ model.predict([["Jim", "Henson"]])             # words that are cut already
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,12 @@ from bertkit.pretraining.config import PretrainConfig
 from bertkit.progress import say
 from bertkit.tasks.answers import BATCH_TOKENS, Answers, answer, check_head, max_positions
 from bertkit.tasks.classification import ClassPrediction
-from bertkit.tasks.config import FinetuneConfig
+from bertkit.tasks.evaluate import tuned_with
+from bertkit.tasks.finetune import task_options
 from bertkit.tasks.readers import TextExample, WordsExample
 from bertkit.tasks.registry import family_of
 from bertkit.tasks.tagging import TagPrediction
+from bertkit.tasks.task import TaskOptions
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.text.wordpiece import PREFIX
 from bertkit.training.config import Precision
@@ -48,6 +51,7 @@ class LoadedModel(nn.Module):
         sequence_length: tokens of the longest sequence it was trained on, or its positions where
             that is not recorded; longer inputs are cut or read in windows.
         missing: weights, by their names in the file, that the checkpoint lacks.
+        options: how inputs become sequences and outputs predictions, as in fine-tuning.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class LoadedModel(nn.Module):
         path: Path,
         sequence_length: int,
         missing: Sequence[str] = (),
+        options: TaskOptions | None = None,
     ) -> None:
         super().__init__()
         self.model = model
@@ -64,6 +69,7 @@ class LoadedModel(nn.Module):
         self.path = path
         self.sequence_length = sequence_length
         self.missing = list(missing)
+        self.options = options or TaskOptions(sequence_length)
 
     def lacks(self, prefix: str) -> bool:
         """Whether weights under this name in the file are missing, so are untrained."""
@@ -126,7 +132,7 @@ class LoadedModel(nn.Module):
             self.task,
             examples,
             self.tokenizer,
-            sequence_length or self.sequence_length,
+            replace(self.options, sequence_length=sequence_length or self.sequence_length),
             batch_tokens,
         )
 
@@ -176,15 +182,18 @@ def load(path: str | Path, precision: Precision = "fp32") -> LoadedModel:
     set_compute_dtype(model, compute_dtype(precision, next(model.parameters()).device))
     positions = max_positions(model)
     length = min(trained_length(directory) or positions, positions)
-    loaded = LoadedModel(model, tokenizer, directory, length, checkpoint.missing)
+    tuned = tuned_with(directory)
+    options = task_options(tuned) if tuned else None
+    loaded = LoadedModel(model, tokenizer, directory, length, checkpoint.missing, options)
     loaded.eval()
     return loaded
 
 
 def trained_length(directory: Path) -> int | None:
     """The sequence length a run was trained with: positions beyond it may never have learned."""
-    if (directory / "finetune.yaml").is_file():
-        return configurations.load(FinetuneConfig, directory / "finetune.yaml").sequence_length
+    tuned = tuned_with(directory)
+    if tuned is not None:
+        return tuned.sequence_length
     if (directory / "pretrain.yaml").is_file():
         return configurations.load(PretrainConfig, directory / "pretrain.yaml").sequence_length
     return None

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
 from bertkit.errors import UserError
 from bertkit.model.config import ModelConfig
 from bertkit.progress import Progress
-from bertkit.tasks.batches import by_budget, collate
-from bertkit.tasks.task import Features, Scores, Task
+from bertkit.tasks.batches import by_budget
+from bertkit.tasks.task import FeatureSet, Scores, Task, TaskOptions
 from bertkit.text.tokenizer import Tokenizer
 
 BATCH_TOKENS = 2048
@@ -49,7 +48,7 @@ def answer(
     task: Task,
     examples: Sequence[Any],
     tokenizer: Tokenizer,
-    sequence_length: int,
+    options: TaskOptions,
     batch_tokens: int = BATCH_TOKENS,
     quiet: bool = True,
 ) -> Answers:
@@ -58,10 +57,11 @@ def answer(
     Raises:
         UserError: the sequence length is beyond the model's positions or below 3.
     """
-    check_sequence_length(sequence_length, model)
-    made = task.features(examples, tokenizer, None, sequence_length)
-    rows = probabilities(model, task, made.features, batch_tokens, quiet)
-    predictions = task.decode(examples, made.features, rows, model.labels)  # type: ignore[arg-type]
+    check_sequence_length(options.sequence_length, model)
+    made = task.features(examples, tokenizer, None, options)
+    rows = outputs(model, task, made, batch_tokens, quiet)
+    labels: list[str] = model.labels  # type: ignore[assignment]
+    predictions = task.decode(examples, made.features, rows, labels, options)
     return Answers(predictions, made.truncated, made.unseen_words)
 
 
@@ -70,7 +70,7 @@ def evaluate_model(
     task: Task,
     examples: Sequence[Any],
     tokenizer: Tokenizer,
-    sequence_length: int,
+    options: TaskOptions,
     batch_tokens: int = BATCH_TOKENS,
     quiet: bool = True,
 ) -> Evaluation:
@@ -85,33 +85,32 @@ def evaluate_model(
             f"the examples have labels that the model does not know: {listed(unknown)} (it knows "
             f"{listed(model.labels)}); tune a model on data with these labels, or rename them"
         )
-    answers = answer(model, task, examples, tokenizer, sequence_length, batch_tokens, quiet)
+    answers = answer(model, task, examples, tokenizer, options, batch_tokens, quiet)
     return Evaluation(task.metric(examples, answers.predictions), answers)
 
 
-def probabilities(
-    model: nn.Module, task: Task, features: Sequence[Features], batch_tokens: int, quiet: bool
-) -> list[np.ndarray]:
-    """The model's answers in the order of `features`: [answers, labels] float32 of each."""
+def outputs(
+    model: nn.Module, task: Task, made: FeatureSet, batch_tokens: int, quiet: bool
+) -> list[Any]:
+    """What the model says of each unit, in the order of `made.features`."""
     device = next(model.parameters()).device
-    answers: list[np.ndarray] = [np.empty((0, 0), dtype=np.float32)] * len(features)
+    found: list[Any] = [None] * len(made.features)
     training = model.training
     model.eval()
     try:
         with (
             torch.inference_mode(),
-            Progress("answers", len(features), "sequences", quiet) as progress,
+            Progress("answers", len(found), "sequences", quiet) as progress,
         ):
-            for group in by_budget([len(f.ids) for f in features], batch_tokens):
-                batch = collate([features[number] for number in group]).to(device)
-                rows = task.logits(model, batch).float().softmax(dim=1).cpu().numpy()
-                ends = np.cumsum([len(features[number].asked) for number in group])
-                for number, part in zip(group, np.split(rows, ends[:-1]), strict=True):
-                    answers[number] = part
+            for group in by_budget(made.lengths, batch_tokens):
+                units = [made.features[number] for number in group]
+                batch = task.collate(units).to(device)
+                for number, part in zip(group, task.outputs(model, batch, units), strict=True):
+                    found[number] = part
                 progress.advance(len(group))
     finally:
         model.train(training)
-    return answers
+    return found
 
 
 def check_head(missing: Sequence[str], path: Path) -> None:

@@ -9,6 +9,7 @@ The answer is asked at [CLS]. A text that is too long is cut at its end, of a pa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,9 +18,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
+from bertkit.tasks.labelling import LabelObjective, collate, probabilities
 from bertkit.tasks.metrics import class_scores
 from bertkit.tasks.readers import TABLES, TextExample, read_table, split_files
-from bertkit.tasks.task import Features, FeatureSet, Scores, Task
+from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
 from bertkit.text.tokenizer import Tokenizer, truncated_lengths
 from bertkit.training.batch import Batch
 
@@ -45,25 +47,26 @@ def features(
     examples: Sequence[TextExample],
     tokenizer: Tokenizer,
     labels: Sequence[str] | None,
-    sequence_length: int,
+    options: TaskOptions,
 ) -> FeatureSet:
     """One sequence for each example."""
-    result = FeatureSet()
+    made: list[Features] = []
+    truncated = 0
     number_of = {label: number for number, label in enumerate(labels or [])}
     for number, example in enumerate(examples):
         first = tokenizer.token_ids(example.text)
         second = tokenizer.token_ids(example.pair) if example.pair is not None else []
-        room = sequence_length - (2 if example.pair is None else 3)
+        room = options.sequence_length - (2 if example.pair is None else 3)
         kept = truncated_lengths(len(first), len(second), max(room, 0))
-        result.truncated += kept != (len(first), len(second))
+        truncated += kept != (len(first), len(second))
         ids = [tokenizer.cls_id, *first[: kept[0]], tokenizer.sep_id]
         segments = [0] * len(ids)
         if example.pair is not None:
             ids += [*second[: kept[1]], tokenizer.sep_id]
             segments += [1] * (kept[1] + 1)
         targets = [number_of[example.label]] if labels is not None else []
-        result.features.append(Features(number, ids, segments, [0], [0], targets))
-    return result
+        made.append(Features(number, ids, segments, [0], [0], targets))
+    return FeatureSet(made, [len(one.ids) for one in made], truncated)
 
 
 def logits(model: nn.Module, batch: Batch) -> Tensor:
@@ -74,12 +77,13 @@ def logits(model: nn.Module, batch: Batch) -> Tensor:
 def decode(
     examples: Sequence[TextExample],
     asked: Sequence[Features],
-    probabilities: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
     labels: Sequence[str],
+    options: TaskOptions,
 ) -> list[ClassPrediction]:
-    """The most probable label of each example; `probabilities` are [1, labels] each."""
+    """The most probable label of each example; `outputs` are probabilities [1, labels]."""
     predictions = []
-    for rows in probabilities:
+    for rows in outputs:
         best = int(rows[0].argmax())
         by_label = {label: float(p) for label, p in zip(labels, rows[0], strict=True)}
         predictions.append(ClassPrediction(labels[best], float(rows[0, best]), by_label))
@@ -111,6 +115,17 @@ def record(example: TextExample, prediction: ClassPrediction) -> dict[str, Any]:
     return line
 
 
+def texts(example: TextExample) -> tuple[str, ...]:
+    """The text, or both of a pair."""
+    return (example.text,) if example.pair is None else (example.text, example.pair)
+
+
+def counts(examples: Sequence[TextExample]) -> dict[str, int]:
+    """Examples of each label."""
+    found = Counter(example.label for example in examples)
+    return {label: found[label] for label in label_names(examples)}
+
+
 def _by_number_then_name(label: str) -> tuple[int, float, str]:
     try:
         return 0, float(label), label
@@ -125,12 +140,17 @@ CLASSIFICATION = Task(
     read=read_table,
     labels=label_names,
     features=features,
+    collate=collate,
     head="classification",
-    logits=logits,
+    objective=LabelObjective(logits),
+    outputs=partial(probabilities, logits),
     decode=decode,
     unknown=unknown,
     metric=metric,
     record=record,
+    texts=texts,
+    counts=counts,
+    main="accuracy",
 )
 
 read_sst2 = partial(read_table, text="sentence", names=NEGATIVE_POSITIVE)

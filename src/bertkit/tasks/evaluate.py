@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ from bertkit.formats.huggingface import load_checkpoint
 from bertkit.model.encoder import set_compute_dtype
 from bertkit.tasks.answers import check_head, evaluate_model, max_positions
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
+from bertkit.tasks.finetune import task_options
 from bertkit.tasks.readers import require_file
 from bertkit.tasks.registry import family_of, get_task
 from bertkit.tasks.tables import metrics_line, scores_table, write_jsonl
-from bertkit.tasks.task import Columns, Task
+from bertkit.tasks.task import Columns, Task, TaskOptions
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.allocator import keep_memory
 from bertkit.training.precision import compute_dtype
@@ -88,13 +89,16 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     tokenizer = Tokenizer.load(directory)
     device = next(model.parameters()).device
     set_compute_dtype(model, compute_dtype(config.precision, device))
+    options = task_options(tuned) if tuned else TaskOptions(max_positions(model))
+    if config.sequence_length:
+        options = replace(options, sequence_length=config.sequence_length)
     started = time.monotonic()
     evaluation = evaluate_model(
         model,
         task,
         examples,
         tokenizer,
-        config.sequence_length or (tuned.sequence_length if tuned else max_positions(model)),
+        options,
         config.batch_tokens,
         config.quiet,
     )

@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 from torch import nn
-from torch.nn import functional as F
 
 from bertkit.errors import UserError
 from bertkit.files import sha256, writing, writing_into
@@ -36,12 +35,11 @@ from bertkit.tasks.config import FinetuneConfig
 from bertkit.tasks.readers import find_file, require_file
 from bertkit.tasks.registry import get_task
 from bertkit.tasks.tables import metrics_line, write_jsonl
-from bertkit.tasks.task import Columns, Task
+from bertkit.tasks.task import Columns, Task, TaskOptions
 from bertkit.text.tokenizer import Tokenizer
-from bertkit.training.batch import Batch
 from bertkit.training.claim import claim
 from bertkit.training.config import TrainOptions
-from bertkit.training.loop import LossSums, train
+from bertkit.training.loop import train
 from bertkit.training.seeds import derived_seed, seed_initial_weights
 
 MAY_CHANGE = frozenset({"output", "quiet", "checkpoint_steps", "evaluate_steps"})
@@ -88,22 +86,6 @@ class _Data:
     files: list[Path]
 
 
-class LabelObjective:
-    """Cross-entropy of the right labels, one for each answer asked."""
-
-    def __init__(self, task: Task) -> None:
-        self._task = task
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        return {"label": batch.targets["labels"].numel()}
-
-    def __call__(self, model: nn.Module, batch: Batch) -> LossSums:
-        logits, labels = self._task.logits(model, batch), batch.targets["labels"]
-        right = (logits.detach().argmax(dim=1) == labels).sum()
-        loss = F.cross_entropy(logits.float(), labels, reduction="sum")
-        return LossSums({"label": loss}, {"accuracy": (right, labels.numel())})
-
-
 def finetune(config: FinetuneConfig) -> FinetuneResult:
     """Tunes `config.checkpoint` on labelled examples, or continues the run in `config.output`.
 
@@ -129,7 +111,8 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     run = Path(config.output)
     claim(run, config, "finetune.yaml", MAY_CHANGE)
     _same_inputs(run, [Path(config.checkpoint, "model.safetensors"), *data.files])
-    made = task.features(data.train, tokenizer, data.labels, config.sequence_length)
+    options = task_options(config)
+    made = task.features(data.train, tokenizer, data.labels, options)
     if not made.features:
         raise UserError("no training example holds a token; check the text column")
     if made.truncated:
@@ -138,17 +121,20 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
             f"{config.sequence_length} tokens and lose their ends (--sequence-length)",
             config.quiet,
         )
+    for note in made.notes:
+        say(note, config.quiet)
     last: list[Evaluation] = []
 
     def evaluate(model: nn.Module) -> dict[str, float]:
-        last[:] = [evaluate_model(model, task, data.dev, tokenizer, config.sequence_length)]
+        last[:] = [evaluate_model(model, task, data.dev, tokenizer, options)]
         return last[0].scores.metrics
 
     result = train(
         model,
-        LabelObjective(task),
+        task.objective,
         TrainingSource(
-            made.features,
+            made,
+            task.collate,
             config.batch_size,
             config.micro_batch_size or config.batch_size,
             config.seed,
@@ -199,7 +185,7 @@ def read_data(config: FinetuneConfig, task: Task) -> _Data:
         dev_file = Path(config.dev) if config.dev else None
     examples = task.read(train_file, columns)
     labels = task.labels(examples)
-    if len(labels) < 2:
+    if len(labels) < task.least_labels:
         raise UserError(
             f"all {len(examples)} examples of {train_file} have the one label "
             f"'{labels[0]}'; there is nothing to tell apart"
@@ -223,7 +209,7 @@ def read_data(config: FinetuneConfig, task: Task) -> _Data:
         generator = np.random.default_rng(derived_seed("few examples", config.seed))
         chosen = generator.permutation(len(examples))[: config.max_examples]
         examples = [examples[row] for row in sorted(chosen)]
-        if len(task.labels(examples)) < 2:
+        if len(task.labels(examples)) < task.least_labels:
             raise UserError(
                 f"the {config.max_examples} examples drawn all have the same label; "
                 "raise --max-examples or change --seed"
@@ -257,6 +243,11 @@ def train_options(config: FinetuneConfig, examples: int) -> TrainOptions:
         checkpoint_steps=config.checkpoint_steps,
         quiet=config.quiet,
     )
+
+
+def task_options(config: FinetuneConfig) -> TaskOptions:
+    """What a fine-tuning's configuration says about features and predictions."""
+    return TaskOptions(config.sequence_length)
 
 
 def _same_inputs(run: Path, files: Sequence[Path]) -> None:

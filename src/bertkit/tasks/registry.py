@@ -10,11 +10,13 @@ from bertkit.tasks.readers import split_files
 from bertkit.tasks.tagging import TAGGING
 from bertkit.tasks.task import Task
 
+FAMILIES = (CLASSIFICATION, TAGGING)
+"""The tasks for one's own data, one for each head."""
+
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
-        CLASSIFICATION,
-        TAGGING,
+        *FAMILIES,
         replace(
             CLASSIFICATION,
             name="sst-2",
@@ -58,7 +60,7 @@ def get_task(name: str) -> Task:
 
 def family_of(head: str) -> Task:
     """The task for one's own data that a head belongs to; raises UserError for other heads."""
-    for task in (CLASSIFICATION, TAGGING):
+    for task in FAMILIES:
         if task.head == head:
             return task
     raise UserError(

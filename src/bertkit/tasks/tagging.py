@@ -16,16 +16,19 @@ counted.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
 
+from bertkit.tasks.labelling import LabelObjective, collate, probabilities
 from bertkit.tasks.metrics import OUTSIDE, chunks, entity_scores, split_tag
 from bertkit.tasks.readers import WordsExample, read_columns, split_files
-from bertkit.tasks.task import Features, FeatureSet, Scores, Task
+from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
 
@@ -71,11 +74,12 @@ def features(
     examples: Sequence[WordsExample],
     tokenizer: Tokenizer,
     labels: Sequence[str] | None,
-    sequence_length: int,
+    options: TaskOptions,
 ) -> FeatureSet:
     """One sequence for a sentence that fits, overlapping windows for another."""
-    result = FeatureSet()
-    room = sequence_length - 2
+    made: list[Features] = []
+    unseen_words = 0
+    room = options.sequence_length - 2
     number_of = {label: number for number, label in enumerate(labels or [])}
     seen: dict[str, list[int]] = {}
     for number, example in enumerate(examples):
@@ -84,7 +88,7 @@ def features(
             if text not in seen:
                 seen[text] = tokenizer.token_ids(text)
             pieces.append(seen[text][:room])
-        result.unseen_words += sum(not piece for piece in pieces)
+        unseen_words += sum(not piece for piece in pieces)
         for first, last, asked in windows([len(piece) for piece in pieces], room):
             ids = [tokenizer.cls_id]
             positions = {}
@@ -93,10 +97,10 @@ def features(
                 ids += pieces[word]
             ids.append(tokenizer.sep_id)
             targets = [number_of[example.tags[word]] for word in asked] if labels else []
-            result.features.append(
+            made.append(
                 Features(number, ids, [0] * len(ids), [positions[w] for w in asked], asked, targets)
             )
-    return result
+    return FeatureSet(made, [len(one.ids) for one in made], unseen_words=unseen_words)
 
 
 def windows(lengths: Sequence[int], room: int) -> list[tuple[int, int, list[int]]]:
@@ -151,13 +155,14 @@ def logits(model: nn.Module, batch: Batch) -> Tensor:
 def decode(
     examples: Sequence[WordsExample],
     asked: Sequence[Features],
-    probabilities: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
     labels: Sequence[str],
+    options: TaskOptions,
 ) -> list[TagPrediction]:
-    """The most probable tag of each word; `probabilities` are [words asked, labels] each."""
+    """The most probable tag of each word; `outputs` are probabilities [words asked, labels]."""
     tags = [[OUTSIDE] * len(example.words) for example in examples]
     certain = [[0.0] * len(example.words) for example in examples]
-    for one, rows in zip(asked, probabilities, strict=True):
+    for one, rows in zip(asked, outputs, strict=True):
         best = rows.argmax(axis=1)
         for word, label, probability in zip(one.words, best, rows.max(axis=1), strict=True):
             tags[one.example][word] = labels[label]
@@ -214,6 +219,17 @@ def record(example: WordsExample, prediction: TagPrediction) -> dict[str, Any]:
     return line
 
 
+def texts(example: WordsExample) -> tuple[str, ...]:
+    """The words."""
+    return tuple(example.words)
+
+
+def counts(examples: Sequence[WordsExample]) -> dict[str, int]:
+    """Entities of each type, or words of each bare tag."""
+    found = Counter(chunk.label for example in examples for chunk in chunks(example.tags))
+    return dict(sorted(found.items()))
+
+
 TAGGING = Task(
     name="tagging",
     summary="a tag for each word; your own files in CoNLL columns",
@@ -221,10 +237,15 @@ TAGGING = Task(
     read=read_columns,
     labels=label_names,
     features=features,
+    collate=collate,
     head="tagging",
-    logits=logits,
+    objective=LabelObjective(logits),
+    outputs=partial(probabilities, logits),
     decode=decode,
     unknown=unknown,
     metric=metric,
     record=record,
+    texts=texts,
+    counts=counts,
+    main="f1",
 )
