@@ -35,6 +35,7 @@ class TrainingSource(BatchSource):
         collate: units -> micro-batch.
         batch_size: units a step.
         micro_batch_size: units computed at once; inside a step like lengths go together.
+        micro_batch_tokens: tokens computed at once, instead.
     """
 
     def __init__(
@@ -44,12 +45,14 @@ class TrainingSource(BatchSource):
         batch_size: int,
         micro_batch_size: int,
         seed: int,
+        micro_batch_tokens: int | None = None,
     ) -> None:
         self._features = made.features
         self._lengths = made.lengths
         self._collate = collate
         self._batch_size = batch_size
         self._micro_batch_size = min(micro_batch_size, batch_size)
+        self._micro_batch_tokens = micro_batch_tokens
         self._seed = seed
         self._orders: dict[int, np.ndarray] = {}
 
@@ -61,8 +64,12 @@ class TrainingSource(BatchSource):
 
     def step(self, step: int) -> list[Batch]:
         rows = sorted(self.rows(step), key=lambda row: self._lengths[row])
-        size = self._micro_batch_size
-        parts = [rows[first : first + size] for first in range(0, len(rows), size)]
+        if self._micro_batch_tokens is None:
+            size = self._micro_batch_size
+            parts = [rows[first : first + size] for first in range(0, len(rows), size)]
+        else:
+            groups = by_budget([self._lengths[row] for row in rows], self._micro_batch_tokens)
+            parts = [[rows[number] for number in group] for group in groups]
         return [self._collate([self._features[row] for row in part]) for part in parts]
 
     def _order(self, epoch: int) -> np.ndarray:
@@ -72,6 +79,45 @@ class TrainingSource(BatchSource):
             self._orders = {e: o for e, o in self._orders.items() if e == epoch - 1}
             self._orders[epoch] = generator.permutation(len(self._features))
         return self._orders[epoch]
+
+
+class TokenSource(TrainingSource):
+    """The same stream of examples, cut into steps of about as many tokens each.
+
+    Laid end to end, the sequences of the stream are cut at every multiple of `batch_tokens`; a
+    step has those that begin between two cuts. So its place follows from its number.
+
+        sequences   aaaaabbbcccccccdddeee...     batch_tokens 8
+        steps       |ab      |c      |de...      c begins at 8, d at 15, in step 1 too
+
+    Args:
+        batch_tokens: tokens a step, at least those of the longest sequence, so that no step is
+            empty.
+        micro_batch_tokens: tokens computed at once, of sequences of like length.
+    """
+
+    def __init__(
+        self,
+        made: FeatureSet,
+        collate: Callable[[Sequence[Any]], Batch],
+        batch_tokens: int,
+        micro_batch_tokens: int,
+        seed: int,
+    ) -> None:
+        super().__init__(made, collate, 1, 1, seed, micro_batch_tokens)
+        self._batch_tokens = batch_tokens
+        self._tokens = np.asarray(made.lengths, dtype=np.int64)
+        self._in_epoch = int(self._tokens.sum())
+
+    def rows(self, step: int) -> list[int]:
+        first, end = step * self._batch_tokens, (step + 1) * self._batch_tokens
+        found: list[int] = []
+        for epoch in range(first // self._in_epoch, (end - 1) // self._in_epoch + 1):
+            order = self._order(epoch)
+            lengths = self._tokens[order]
+            begins = epoch * self._in_epoch + np.cumsum(lengths) - lengths
+            found += order[slice(*np.searchsorted(begins, [first, end]))].tolist()
+        return found
 
 
 def by_budget(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:

@@ -6,6 +6,7 @@
     RUN/metrics.json           scores on dev, seconds, steps, examples
     RUN/predictions.jsonl      what the model says about each dev example
     RUN/dev_rows.json          which training examples were held out, where no dev file was given
+    RUN/best/                  until the end: the weights that scored best, with --keep-best
     RUN/log.jsonl, tensorboard/, checkpoints/
 
 Everything in the model is trained, at the reference release's settings: Adam with decay, linear
@@ -16,6 +17,7 @@ checkpoint unless another rate is given.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,12 +32,14 @@ from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
 from bertkit.model.config import dropout_rates
 from bertkit.progress import say
 from bertkit.tasks.answers import Evaluation, check_sequence_length, evaluate_model, listed
-from bertkit.tasks.batches import TrainingSource
+from bertkit.tasks.batches import TokenSource, TrainingSource
+from bertkit.tasks.best import BestOnDev
 from bertkit.tasks.config import FinetuneConfig
 from bertkit.tasks.readers import find_file, require_file
 from bertkit.tasks.registry import get_task
 from bertkit.tasks.tables import metrics_line, write_jsonl
-from bertkit.tasks.task import Columns, Task, TaskOptions
+from bertkit.tasks.task import Columns, FeatureSet, Task, TaskOptions
+from bertkit.tasks.transfer import check_layers, freeze, reinitialise
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.claim import claim
 from bertkit.training.config import TrainOptions
@@ -54,6 +58,8 @@ class FinetuneResult:
         output: the run, which is the tuned model's directory.
         examples, dev_examples: how many were trained and scored on.
         truncated: training examples that lost tokens to the sequence length.
+        best_step: the step whose weights scored best on dev and were kept; None where those of
+            the last step were.
         metrics: on dev.
         table: precision, recall and F1 on dev of each label.
     """
@@ -64,14 +70,16 @@ class FinetuneResult:
     dev_examples: int
     truncated: int
     steps: int
+    best_step: int | None
     seconds: float
     metrics: dict[str, float]
     table: list[dict[str, Any]]
 
     def __str__(self) -> str:
+        kept = "" if self.best_step is None else f" (kept: step {self.best_step:,})"
         return (
-            f"{self.output}: {self.task}, {self.examples:,} examples, {self.steps:,} steps in "
-            f"{self.seconds:.1f} s\n"
+            f"{self.output}: {self.task}, {self.examples:,} examples, {self.steps:,} steps{kept} "
+            f"in {self.seconds:.1f} s\n"
             f"dev ({self.dev_examples:,} examples): {metrics_line(self.metrics)}\n"
             f"next: bertkit predict {self.output} FILE"
         )
@@ -103,13 +111,17 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     loaded = load_checkpoint(config.checkpoint, head=task.head, labels=data.labels, **rates)
     model = loaded.model
     check_sequence_length(config.sequence_length, model)
+    check_layers(model, config.reinitialise_layers, config.freeze_layers)
     if any(name.startswith("bert.pooler.") for name in loaded.missing):
         say("the checkpoint has no pooler; it starts untrained", config.quiet)
     if config.initialise == "random":
         seed_initial_weights(config.seed)
         model = type(model)(model.config, data.labels)
+    reinitialise(model, config.reinitialise_layers, config.seed)
+    freeze(model, config.freeze_layers, config.freeze_embeddings)
     run = Path(config.output)
-    claim(run, config, "finetune.yaml", MAY_CHANGE)
+    best = BestOnDev(run, task.main, config.patience) if keeps_best(config) else None
+    claim(run, config, "finetune.yaml", MAY_CHANGE - ({"evaluate_steps"} if best else set()))
     _same_inputs(run, [Path(config.checkpoint, "model.safetensors"), *data.files])
     options = task_options(config)
     made = task.features(data.train, tokenizer, data.labels, options)
@@ -127,24 +139,26 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
 
     def evaluate(model: nn.Module) -> dict[str, float]:
         last[:] = [evaluate_model(model, task, data.dev, tokenizer, options)]
-        return last[0].scores.metrics
+        metrics = last[0].scores.metrics
+        if best is not None:
+            best.look(model, metrics[task.main])
+        return metrics
 
     result = train(
         model,
         task.objective,
-        TrainingSource(
-            made,
-            task.collate,
-            config.batch_size,
-            config.micro_batch_size or config.batch_size,
-            config.seed,
-        ),
-        train_options(config, len(made.features)),
+        training_source(config, task, made),
+        train_options(config, len(made.features), sum(made.lengths)),
         run,
         evaluate=evaluate,
         companions=tokenizer.save,
         label="finetune",
+        stop=best.is_over if best is not None else None,
     )
+    best_step = None
+    if best is not None:
+        best_step = best.restore(model)
+        evaluate(model)
     evaluation = last[0]
     summary = FinetuneResult(
         output=str(run),
@@ -153,6 +167,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         dev_examples=len(data.dev),
         truncated=made.truncated,
         steps=result.steps,
+        best_step=best_step,
         seconds=round(result.seconds, 3),
         metrics=evaluation.scores.metrics,
         table=evaluation.scores.table,
@@ -167,6 +182,8 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         (partial / "metrics.json").write_text(text + "\n", encoding="utf-8")
         if data.dev_rows is not None:
             (partial / "dev_rows.json").write_text(json.dumps(data.dev_rows), encoding="utf-8")
+    if best is not None:
+        best.remove()
     return summary
 
 
@@ -200,7 +217,7 @@ def read_data(config: FinetuneConfig, task: Task) -> _Data:
                 "every label needs training examples"
             )
     else:
-        dev_rows = held_out_rows(len(examples), config.dev_share, config.seed)
+        dev_rows = held_out_rows(len(examples), config.dev_share, _split_seed(config))
         dev = [examples[row] for row in dev_rows]
         out = set(dev_rows)
         examples = [example for row, example in enumerate(examples) if row not in out]
@@ -229,25 +246,77 @@ def held_out_rows(examples: int, share: float, seed: int) -> list[int]:
     return sorted(int(row) for row in generator.permutation(examples)[:count])
 
 
-def train_options(config: FinetuneConfig, examples: int) -> TrainOptions:
-    """Steps and warm-up as in the reference release: int(examples * epochs / batch size)."""
-    steps = max(1, int(examples * config.epochs / config.batch_size))
+def training_source(config: FinetuneConfig, task: Task, made: FeatureSet) -> TrainingSource:
+    """The training examples in steps and micro-batches, as the configuration wants them.
+
+    Raises UserError where a step of `batch_tokens` could not hold the longest sequence.
+    """
+    if config.batch_tokens is None:
+        return TrainingSource(
+            made,
+            task.collate,
+            config.batch_size,
+            config.micro_batch_size or config.batch_size,
+            config.seed,
+            config.micro_batch_tokens,
+        )
+    longest = max(made.lengths)
+    if config.batch_tokens < longest:
+        raise UserError(
+            f"--batch-tokens {config.batch_tokens} is less than the {longest} tokens of the "
+            "longest training example; give more, or a shorter --sequence-length"
+        )
+    return TokenSource(
+        made,
+        task.collate,
+        config.batch_tokens,
+        config.micro_batch_tokens or config.batch_tokens,
+        config.seed,
+    )
+
+
+def train_options(config: FinetuneConfig, examples: int, tokens: int = 0) -> TrainOptions:
+    """Steps and warm-up as in the reference release: int(examples * epochs / batch size).
+
+    With `batch_tokens` the training examples' `tokens` are counted instead.
+    """
+    size, in_step = examples, config.batch_size
+    if config.batch_tokens is not None:
+        size, in_step = tokens, config.batch_tokens
+    steps = max(1, int(size * config.epochs / in_step))
+    evaluate_steps = config.evaluate_steps
+    if keeps_best(config) and not evaluate_steps:
+        evaluate_steps = math.ceil(steps / config.epochs)
     return TrainOptions(
         steps=steps,
         learning_rate=config.learning_rate,
         warmup_steps=int(steps * config.warmup),
+        schedule=config.schedule,
+        decay=config.decay,
+        reference_warmup=config.reference_warmup,
+        optimizer=config.optimizer,
         weight_decay=config.weight_decay,
+        layer_decay=config.layer_decay,
         precision=config.precision,
         seed=config.seed,
-        evaluate_steps=config.evaluate_steps,
+        evaluate_steps=evaluate_steps,
         checkpoint_steps=config.checkpoint_steps,
         quiet=config.quiet,
     )
 
 
+def keeps_best(config: FinetuneConfig) -> bool:
+    """Whether the run ends with its best weights on dev instead of its last ones."""
+    return config.keep_best or config.patience > 0
+
+
 def task_options(config: FinetuneConfig) -> TaskOptions:
     """What a fine-tuning's configuration says about features and predictions."""
     return TaskOptions(config.sequence_length)
+
+
+def _split_seed(config: FinetuneConfig) -> int:
+    return config.seed if config.split_seed is None else config.split_seed
 
 
 def _same_inputs(run: Path, files: Sequence[Path]) -> None:
@@ -275,6 +344,8 @@ def _check(config: FinetuneConfig) -> None:
         ("epochs", config.epochs),
         ("batch size", config.batch_size),
         ("micro-batch size", 1 if config.micro_batch_size is None else config.micro_batch_size),
+        ("number of tokens a step", 1 if config.batch_tokens is None else config.batch_tokens),
+        ("tokens at once", 1 if config.micro_batch_tokens is None else config.micro_batch_tokens),
         ("learning rate", config.learning_rate),
         ("number of examples", 1 if config.max_examples is None else config.max_examples),
     )
@@ -283,5 +354,17 @@ def _check(config: FinetuneConfig) -> None:
             raise UserError(f"the {name} is {value}; give one above 0")
     if not 0 <= config.warmup < 1:
         raise UserError(f"the warm-up is {config.warmup}; give a share from 0 to below 1")
+    if not 0 < config.decay <= 1:
+        raise UserError(f"the decay is {config.decay}; give a share above 0, at most 1")
+    if not 0 < config.layer_decay <= 1:
+        raise UserError(f"the layer decay is {config.layer_decay}; give one above 0, at most 1")
+    if config.reference_warmup and config.schedule not in ("linear", "cosine"):
+        raise UserError("the reference's warm-up goes with --schedule linear or cosine")
+    if config.batch_tokens is not None and config.micro_batch_size is not None:
+        raise UserError("with --batch-tokens give --micro-batch-tokens, not --micro-batch-size")
+    if config.micro_batch_tokens is not None and config.micro_batch_size is not None:
+        raise UserError("give --micro-batch-size or --micro-batch-tokens, not both")
+    if config.patience < 0:
+        raise UserError(f"the patience is {config.patience}; give 0 or more")
     if not 0 < config.dev_share < 1:
         raise UserError(f"the dev share is {config.dev_share}; give a share between 0 and 1")

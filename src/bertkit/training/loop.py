@@ -124,6 +124,7 @@ def train(
     label: str = "train",
     pace: Pace | None = None,
     notes: Sequence[str] = (),
+    stop: Callable[[], bool] | None = None,
 ) -> TrainResult:
     """Trains `model` in place, from the newest restart point in `run` if there is one.
 
@@ -134,6 +135,7 @@ def train(
         label: the name on the progress bar.
         pace: keeps to a budget of time; its plan goes before the steps of `options`.
         notes: go to the log where this part of the run begins.
+        stop: asked at the start and after each evaluation: whether the steps so far are enough.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM, once a restart point is written.
@@ -202,6 +204,8 @@ def train(
             InterruptGuard() as guard,
             Progress(label, options.steps, "steps", options.quiet, done=first) as progress,
         ):
+            if stop is not None and first and stop():
+                options = replace(options, steps=first)
             if pace is not None:
                 pace.saved()  # what came before belongs to no step
             while done < options.steps:
@@ -230,6 +234,8 @@ def train(
                     dev = evaluate_now(done)
                     if pace is not None:
                         pace.evaluated()
+                    if stop is not None and not last and stop():
+                        options = replace(options, steps=done)
                     if options.keep_best and dev["loss"] < (math.inf if best is None else best):
                         best = dev["loss"]
                         save(done, BEST)
@@ -316,7 +322,7 @@ def update(
         raise NotFiniteError(f"the {what} is no longer finite at step {step + 1}")
     rate = learning_rate(step, options)
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group["rate_share"]
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     values = {name: (total, count) for name, (total, count) in logged.items()}
