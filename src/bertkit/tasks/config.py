@@ -123,8 +123,10 @@ class SearchConfig(TuningOptions):
     grid_seeds: int = option(
         1, help="fine-tunings at every point; the best mean on dev decides between the points"
     )
-    workers: int = option(
-        1, help="fine-tunings at the same time, each in a process with its share of the processors"
+    workers: int | None = option(
+        None,
+        help="fine-tunings at the same time, each in a process with its share of the processors "
+        "(default: 1; with ray one for each processor of the cluster)",
     )
     engine: Literal["processes", "ray"] = option(
         "processes",

@@ -86,7 +86,15 @@ class FinetuneResult:
 
 
 @dataclass
-class _Data:
+class Data:
+    """What a fine-tuning trains and is scored on.
+
+    Attributes:
+        labels: of the head.
+        dev_rows: which rows of the training file were held out as dev, where no dev file was given.
+        files: what was read.
+    """
+
     train: list[Any]
     dev: list[Any]
     labels: list[str]
@@ -103,26 +111,14 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         Interrupted: after Ctrl-C or SIGTERM; the same call continues.
     """
     task = get_task(config.task)
-    _check(config)
+    check(config)
     tokenizer = Tokenizer.load(config.checkpoint)
     data = read_data(config, task)
-    seed_initial_weights(config.seed)
-    rates = {} if config.dropout is None else dropout_rates(config.dropout)
-    loaded = load_checkpoint(config.checkpoint, head=task.head, labels=data.labels, **rates)
-    model = loaded.model
-    check_sequence_length(config.sequence_length, model)
-    check_layers(model, config.reinitialise_layers, config.freeze_layers)
-    if any(name.startswith("bert.pooler.") for name in loaded.missing):
-        say("the checkpoint has no pooler; it starts untrained", config.quiet)
-    if config.initialise == "random":
-        seed_initial_weights(config.seed)
-        model = type(model)(model.config, data.labels)
-    reinitialise(model, config.reinitialise_layers, config.seed)
-    freeze(model, config.freeze_layers, config.freeze_embeddings)
+    model = load_model(config, task, data.labels)
     run = Path(config.output)
     best = BestOnDev(run, task.main, config.patience) if keeps_best(config) else None
     claim(run, config, "finetune.yaml", MAY_CHANGE - ({"evaluate_steps"} if best else set()))
-    _same_inputs(run, [Path(config.checkpoint, "model.safetensors"), *data.files])
+    same_inputs(run, [Path(config.checkpoint, "model.safetensors"), *data.files])
     options = task_options(config)
     made = task.features(data.train, tokenizer, data.labels, options)
     if not made.features:
@@ -187,7 +183,28 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     return summary
 
 
-def read_data(config: FinetuneConfig, task: Task) -> _Data:
+def load_model(config: FinetuneConfig, task: Task, labels: list[str]) -> nn.Module:
+    """The checkpoint with the task's head, ready to be tuned.
+
+    Raises UserError where it does not go with the configuration.
+    """
+    seed_initial_weights(config.seed)
+    rates = {} if config.dropout is None else dropout_rates(config.dropout)
+    loaded = load_checkpoint(config.checkpoint, head=task.head, labels=labels, **rates)
+    model = loaded.model
+    check_sequence_length(config.sequence_length, model)
+    check_layers(model, config.reinitialise_layers, config.freeze_layers)
+    if any(name.startswith("bert.pooler.") for name in loaded.missing):
+        say("the checkpoint has no pooler; it starts untrained", config.quiet)
+    if config.initialise == "random":
+        seed_initial_weights(config.seed)
+        model = type(model)(model.config, labels)
+    reinitialise(model, config.reinitialise_layers, config.seed)
+    freeze(model, config.freeze_layers, config.freeze_embeddings)
+    return model
+
+
+def read_data(config: FinetuneConfig, task: Task) -> Data:
     """Reads the examples, holds some out as dev where no dev file is given, and cuts to a number.
 
     The head's labels are those of the whole training file, whatever part of it is trained on.
@@ -232,7 +249,7 @@ def read_data(config: FinetuneConfig, task: Task) -> _Data:
                 "raise --max-examples or change --seed"
             )
     files = [train_file] if dev_file is None else [train_file, dev_file]
-    return _Data(examples, dev, labels, dev_rows, files)
+    return Data(examples, dev, labels, dev_rows, files)
 
 
 def held_out_rows(examples: int, share: float, seed: int) -> list[int]:
@@ -319,7 +336,7 @@ def _split_seed(config: FinetuneConfig) -> int:
     return config.seed if config.split_seed is None else config.split_seed
 
 
-def _same_inputs(run: Path, files: Sequence[Path]) -> None:
+def same_inputs(run: Path, files: Sequence[Path]) -> None:
     """Writes down what a run starts from; refuses to continue it from something else."""
     path = run / "inputs.json"
     inputs = {str(file): sha256(file) for file in files if file.is_file()}
@@ -336,7 +353,7 @@ def _same_inputs(run: Path, files: Sequence[Path]) -> None:
         partial.write_text(json.dumps(inputs, indent=2, ensure_ascii=False), encoding="utf-8")
 
 
-def _check(config: FinetuneConfig) -> None:
+def check(config: FinetuneConfig) -> None:
     """Refuses numbers that make no training."""
     if (config.data is None) == (config.train is None):
         raise UserError("give the examples either as --data FOLDER or as --train FILE")

@@ -125,6 +125,9 @@ class Task:
         texts: example -> the texts it asks about; equal texts make a duplicate.
         counts: examples -> how many there are of each label, for the report before training.
         main: the metric that says which of two models is better.
+        constants: labels -> the answers that one could give to every example without a look at
+            it; a model that scores no better than the best of them has learned nothing. None
+            where such answers score 0.
         least_labels: fewer labels in the training data mean that there is nothing to learn.
         submission: (examples, predictions, split) -> file name -> content, as the data set's
             makers want predictions; None where they ask for none.
@@ -149,5 +152,6 @@ class Task:
     texts: Callable[[Any], tuple[str, ...]]
     counts: Callable[[Sequence[Any]], dict[str, int]]
     main: str
+    constants: Callable[[Sequence[str]], list[Any]] | None = None
     least_labels: int = 2
     submission: Callable[[Sequence[Any], Sequence[Any], str], dict[str, str]] | None = None
