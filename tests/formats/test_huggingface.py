@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bertkit.errors import UserError
 from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
-from bertkit.model.bert import MODELS, ClassificationModel, PretrainingModel, TaggingModel
+from bertkit.model.bert import LABELLED, MODELS, ClassificationModel, PretrainingModel, TaggingModel
 from bertkit.model.config import ModelConfig
 from tests.model.peers import as_peer, random_batch
 
@@ -39,7 +39,7 @@ LABELS = ["negative", "néutre", "正面"]
 def make_model(head: str) -> Any:
     torch.manual_seed(0)
     model: Any = MODELS[head]
-    return model(CONFIG, LABELS) if head in ("classification", "tagging") else model(CONFIG)
+    return model(CONFIG, LABELS) if head in LABELLED else model(CONFIG)
 
 
 @pytest.fixture
@@ -111,11 +111,37 @@ def test_config_json_is_that_of_a_bert_config(tmp_path: Path) -> None:
     assert values["problem_type"] == "single_label_classification"
 
 
-def test_one_label_is_a_regression(tmp_path: Path) -> None:
-    save_checkpoint(ClassificationModel(CONFIG, ["similarity"]), tmp_path)
+@pytest.mark.parametrize(
+    ("head", "labels", "problem"),
+    [
+        ("regression", ["similarity"], "regression"),
+        ("multi-label", LABELS, "multi_label_classification"),
+    ],
+)
+def test_what_a_sequence_classifier_learned_is_its_problem_type(
+    head: str, labels: list[str], problem: str, tmp_path: Path
+) -> None:
+    save_checkpoint(MODELS[head](CONFIG, labels), tmp_path)
     values = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
-    assert values["problem_type"] == "regression"
-    assert load_checkpoint(tmp_path).model.labels == ["similarity"]
+    assert values["problem_type"] == problem
+    loaded = load_checkpoint(tmp_path).model
+    assert (loaded.head, loaded.labels) == (head, labels)
+    assert load_checkpoint(tmp_path, head="classification", labels=labels).missing
+
+
+def test_one_output_without_a_problem_type_is_a_regression(tmp_path: Path) -> None:
+    save_checkpoint(ClassificationModel(CONFIG, ["similarity"]), tmp_path)
+    change_config(tmp_path, problem_type=None)
+    assert load_checkpoint(tmp_path).model.head == "regression"
+
+
+def test_transformers_scores_choices_the_same(tmp_path: Path) -> None:
+    model = make_model("multiple-choice").eval()
+    batch = random_batch([9, 30, 4, 7, 12, 3], CONFIG.vocab_size)
+    peer = as_peer(model, tmp_path, "BertForMultipleChoice")
+    with torch.no_grad():
+        theirs = peer(**{name: value.view(2, 3, -1) for name, value in batch.padded.items()})
+        torch.testing.assert_close(model(batch.flat), theirs.logits.view(-1))
 
 
 @pytest.mark.parametrize(
@@ -126,6 +152,9 @@ def test_one_label_is_a_regression(tmp_path: Path) -> None:
         ("masked-lm", ["AutoModelForMaskedLM", "BertForMaskedLM"]),
         ("left-to-right", ["AutoModelForCausalLM", "BertLMHeadModel"]),
         ("classification", ["AutoModel", "AutoModelForSequenceClassification"]),
+        ("multi-label", ["AutoModelForSequenceClassification"]),
+        ("regression", ["AutoModelForSequenceClassification"]),
+        ("multiple-choice", ["AutoModel"]),
         ("tagging", ["AutoModel", "AutoModelForTokenClassification"]),
     ],
 )
@@ -155,6 +184,7 @@ def test_transformers_finds_every_weight_and_computes_the_same(
         ("BertForPreTraining", "pretraining", []),
         ("BertForMaskedLM", "masked-lm", []),
         ("BertForSequenceClassification", "classification", []),
+        ("BertForMultipleChoice", "multiple-choice", []),
         ("BertForTokenClassification", "tagging", ["pooler.dense.weight", "pooler.dense.bias"]),
         ("BertForQuestionAnswering", "encoder", ["pooler.dense.weight", "pooler.dense.bias"]),
     ],
@@ -189,7 +219,10 @@ def test_what_transformers_writes_is_read(
     batch = random_batch([9, 30, 4], 120)
     model: Any = loaded.model.eval()
     with torch.no_grad():
-        theirs = peer(**batch.padded, output_hidden_states=True)
+        padded = batch.padded
+        if head == "multiple-choice":  # one question, its choices
+            padded = {name: value[None] for name, value in padded.items()}
+        theirs = peer(**padded, output_hidden_states=True)
         torch.testing.assert_close(
             model.encoder(batch.flat),
             batch.at_tokens(theirs.hidden_states[-1]),

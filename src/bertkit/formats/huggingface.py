@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from bertkit.errors import UserError
 from bertkit.formats.weights import WEIGHTS, read_weights
-from bertkit.model.bert import MODELS
+from bertkit.model.bert import LABELLED, MODELS
 from bertkit.model.config import ModelConfig
 from bertkit.model.layers import truncated_normal_, uninitialised
 
@@ -63,11 +63,23 @@ ARCHITECTURES = {
     "masked-lm": "BertForMaskedLM",
     "left-to-right": "BertLMHeadModel",
     "classification": "BertForSequenceClassification",
+    "regression": "BertForSequenceClassification",
+    "multi-label": "BertForSequenceClassification",
+    "multiple-choice": "BertForMultipleChoice",
     "tagging": "BertForTokenClassification",
 }
 """The class that a head is in transformers."""
 
-_HEADS = {name: head for head, name in ARCHITECTURES.items()}
+PROBLEM_TYPES = {
+    "classification": "single_label_classification",
+    "regression": "regression",
+    "multi-label": "multi_label_classification",
+}
+"""What tells the heads of a BertForSequenceClassification apart in config.json."""
+
+_HEADS = {name: head for head, name in ARCHITECTURES.items()} | {
+    "BertForSequenceClassification": "classification"
+}
 _NEXT_SENTENCE = "cls.seq_relationship.weight"
 
 EMBEDDING_NAMES = {
@@ -174,9 +186,8 @@ def _config_of(model: nn.Module) -> dict[str, Any]:
     if labels:
         values["id2label"] = {str(number): label for number, label in enumerate(labels)}
         values["label2id"] = {label: number for number, label in enumerate(labels)}
-    if model.head == "classification":
-        one = len(labels) == 1
-        values["problem_type"] = "regression" if one else "single_label_classification"
+    if model.head in PROBLEM_TYPES:
+        values["problem_type"] = PROBLEM_TYPES[str(model.head)]
     return values
 
 
@@ -220,11 +231,11 @@ def load_checkpoint(
     file_labels = _labels(values, directory / CONFIG) or _numbered_labels(tensors)
     if labels is None:
         labels = file_labels
+    labelled = head in LABELLED
     foreign: list[str] = []
-    if head != file_head or not _same_labels(labels, file_labels):
+    if head != file_head or (labelled and not _same_labels(labels, file_labels)):
         foreign = [name for name in tensors if name.startswith("classifier.")]
     tensors = {name: value for name, value in tensors.items() if name not in foreign}
-    labelled = head in ("classification", "tagging")
     if labelled and not labels:
         raise UserError(f"{directory} names no labels for a {head} head; give its labels")
     with uninitialised():
@@ -348,10 +359,19 @@ def _head_of(values: dict[str, Any], tensors: dict[str, Tensor]) -> str:
         head = _HEADS.get(str(architectures[0]), "encoder")
         if head == "left-to-right" and not values.get("is_decoder"):
             head = "masked-lm"
+        if head == "classification":
+            named = {kind: name for name, kind in PROBLEM_TYPES.items()}
+            head = named.get(str(values.get("problem_type")), _classifier_of(values, tensors))
         if head == "masked-lm" and _NEXT_SENTENCE in tensors:
             head = "pretraining"
         return head
     return "pretraining" if "cls.predictions.bias" in tensors else "encoder"
+
+
+def _classifier_of(values: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    """The head of a classifier that names no problem: with one output it is a regression."""
+    outputs = len(values.get("id2label") or _numbered_labels(tensors))
+    return "regression" if outputs == 1 else "classification"
 
 
 def _labels(values: dict[str, Any], path: Path) -> list[str]:

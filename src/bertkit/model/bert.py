@@ -123,7 +123,7 @@ class LeftToRightModel(MaskedLMModel):
 
 
 class ClassificationModel(nn.Module):
-    """The encoder with a classifier (or, with one label, a regressor) on the pooled output."""
+    """The encoder with one layer on the pooled output, one output for each label."""
 
     head = "classification"
 
@@ -138,6 +138,40 @@ class ClassificationModel(nn.Module):
         """Logits [sequences, labels]."""
         summary = self.encoder(batch, self.encoder.summary_rows(batch))
         return self.classifier(self.encoder.pool(summary))
+
+
+class RegressionModel(ClassificationModel):
+    """The same layers; the one output is a number (its name is the one label)."""
+
+    head = "regression"
+
+
+class MultiLabelModel(ClassificationModel):
+    """The same layers; each output says by itself whether its label holds (by a sigmoid)."""
+
+    head = "multi-label"
+
+
+class MultipleChoiceModel(nn.Module):
+    """The encoder with one vector (and a bias, which a softmax does not see) on the pooled output.
+
+    Each choice is a sequence of its own; a softmax over the scores of a question's choices makes
+    them probabilities (paper, section 4.4).
+    """
+
+    head = "multiple-choice"
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.labels: list[str] = []
+        self.encoder = Encoder(config)
+        self.classifier = LabelHead(config, 1)
+
+    def forward(self, batch: FlatBatch) -> Tensor:
+        """Scores [sequences]."""
+        summary = self.encoder(batch, self.encoder.summary_rows(batch))
+        return self.classifier(self.encoder.pool(summary)).squeeze(1)
 
 
 class TaggingModel(nn.Module):
@@ -165,7 +199,13 @@ MODELS: dict[str, type[nn.Module]] = {
         MaskedLMModel,
         LeftToRightModel,
         ClassificationModel,
+        RegressionModel,
+        MultiLabelModel,
+        MultipleChoiceModel,
         TaggingModel,
     )
 }
 """The families by the name in `.head`."""
+
+LABELLED = frozenset({"classification", "regression", "multi-label", "tagging"})
+"""Heads that are made with label names."""

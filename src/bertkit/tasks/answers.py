@@ -74,11 +74,19 @@ def evaluate_model(
     batch_tokens: int = BATCH_TOKENS,
     quiet: bool = True,
 ) -> Evaluation:
-    """Scores a model in memory on labelled examples.
+    """Scores a model in memory on labelled examples; of examples without any label there are
+    predictions and no scores.
 
     Raises:
-        UserError: labels that the model does not have, or what `answer` raises.
+        UserError: labels that the model does not have, some examples without labels, or what
+            `answer` raises.
     """
+    labelled = sum(map(task.is_labelled, examples))
+    if 0 < labelled < len(examples):
+        raise UserError(
+            f"{len(examples) - labelled:,} of {len(examples):,} examples have no label; "
+            "give all of them one, or none"
+        )
     unknown = task.unknown(examples, model.labels)  # type: ignore[arg-type]
     if unknown:
         raise UserError(
@@ -86,7 +94,8 @@ def evaluate_model(
             f"{listed(model.labels)}); tune a model on data with these labels, or rename them"
         )
     answers = answer(model, task, examples, tokenizer, options, batch_tokens, quiet)
-    return Evaluation(task.metric(examples, answers.predictions), answers)
+    scores = task.metric(examples, answers.predictions) if labelled else Scores({}, [])
+    return Evaluation(scores, answers)
 
 
 def outputs(

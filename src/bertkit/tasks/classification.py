@@ -10,7 +10,7 @@ The answer is asked at [CLS]. A text that is too long is cut at its end, of a pa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,9 +24,6 @@ from bertkit.tasks.readers import TABLES, TextExample, read_table, split_files
 from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
 from bertkit.text.tokenizer import Tokenizer, truncated_lengths
 from bertkit.training.batch import Batch
-
-NEGATIVE_POSITIVE = {"0": "negative", "1": "positive"}
-"""SST-2 and ChnSentiCorp write their two classes so."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +47,27 @@ def features(
     options: TaskOptions,
 ) -> FeatureSet:
     """One sequence for each example."""
+    number_of = {label: number for number, label in enumerate(labels or [])}
+
+    def targets(example: TextExample) -> list[int]:
+        return [number_of[example.label]] if labels is not None else []
+
+    return text_units(examples, tokenizer, options.sequence_length, targets)
+
+
+def text_units(
+    examples: Sequence[TextExample],
+    tokenizer: Tokenizer,
+    sequence_length: int,
+    targets: Callable[[TextExample], list[Any]],
+) -> FeatureSet:
+    """A sequence for each text or pair, asked at [CLS], with the targets that a family gives it."""
     made: list[Features] = []
     truncated = 0
-    number_of = {label: number for number, label in enumerate(labels or [])}
     for number, example in enumerate(examples):
         first = tokenizer.token_ids(example.text)
         second = tokenizer.token_ids(example.pair) if example.pair is not None else []
-        room = options.sequence_length - (2 if example.pair is None else 3)
+        room = sequence_length - (2 if example.pair is None else 3)
         kept = truncated_lengths(len(first), len(second), max(room, 0))
         truncated += kept != (len(first), len(second))
         ids = [tokenizer.cls_id, *first[: kept[0]], tokenizer.sep_id]
@@ -64,8 +75,7 @@ def features(
         if example.pair is not None:
             ids += [*second[: kept[1]], tokenizer.sep_id]
             segments += [1] * (kept[1] + 1)
-        targets = [number_of[example.label]] if labels is not None else []
-        made.append(Features(number, ids, segments, [0], [0], targets))
+        made.append(Features(number, ids, segments, [0], [0], targets(example)))
     return FeatureSet(made, [len(one.ids) for one in made], truncated)
 
 
@@ -92,7 +102,7 @@ def decode(
 
 def unknown(examples: Sequence[TextExample], labels: Sequence[str]) -> list[str]:
     """Labels of the examples that the model does not have."""
-    return sorted({example.label for example in examples}.difference(labels))
+    return sorted({example.label for example in examples if example.label}.difference(labels))
 
 
 def metric(examples: Sequence[TextExample], predictions: Sequence[ClassPrediction]) -> Scores:
@@ -102,16 +112,22 @@ def metric(examples: Sequence[TextExample], predictions: Sequence[ClassPredictio
 
 def record(example: TextExample, prediction: ClassPrediction) -> dict[str, Any]:
     """A line of the prediction file: the text, the answer, and the right label where known."""
-    line: dict[str, Any] = {"text": example.text}
-    if example.pair is not None:
-        line["pair"] = example.pair
-    line |= {
+    line = text_of(example) | {
         "label": prediction.label,
         "probability": round(prediction.probability, 6),
         "probabilities": {name: round(p, 6) for name, p in prediction.probabilities.items()},
     }
     if example.label:
         line["gold"] = example.label
+    return line
+
+
+def text_of(example: TextExample) -> dict[str, Any]:
+    """The beginning of a line of the prediction file: what was asked about."""
+    line: dict[str, Any] = {"id": example.id} if example.id else {}
+    line["text"] = example.text
+    if example.pair is not None:
+        line["pair"] = example.pair
     return line
 
 
@@ -122,16 +138,13 @@ def texts(example: TextExample) -> tuple[str, ...]:
 
 def counts(examples: Sequence[TextExample]) -> dict[str, int]:
     """Examples of each label."""
-    found = Counter(example.label for example in examples)
-    return {label: found[label] for label in label_names(examples)}
+    found = Counter(example.label for example in examples if example.label)
+    return {label: found[label] for label in sorted(found, key=_by_number_then_name)}
 
 
-def constants(labels: Sequence[str]) -> list[ClassPrediction]:
+def blind(examples: Sequence[TextExample], labels: Sequence[str]) -> list[list[ClassPrediction]]:
     """Each label, always."""
-    return [
-        ClassPrediction(label, 1.0, {name: float(name == label) for name in labels})
-        for label in labels
-    ]
+    return [[ClassPrediction(label, 1.0, {label: 1.0})] * len(examples) for label in labels]
 
 
 def _by_number_then_name(label: str) -> tuple[int, float, str]:
@@ -143,7 +156,7 @@ def _by_number_then_name(label: str) -> tuple[int, float, str]:
 
 CLASSIFICATION = Task(
     name="classification",
-    summary="one label for a text or a pair of texts; your own .tsv, .csv or .jsonl",
+    summary="one label for a text or a pair of texts, from your own table",
     files=split_files(TABLES),
     read=read_table,
     labels=label_names,
@@ -158,9 +171,7 @@ CLASSIFICATION = Task(
     record=record,
     texts=texts,
     counts=counts,
+    is_labelled=lambda example: bool(example.label),
     main="accuracy",
-    constants=constants,
+    blind=blind,
 )
-
-read_sst2 = partial(read_table, text="sentence", names=NEGATIVE_POSITIVE)
-read_chnsenticorp = partial(read_table, text="text_a", names=NEGATIVE_POSITIVE)

@@ -22,18 +22,33 @@ class TuningOptions:
     checkpoint: str = option(
         help="a checkpoint or a finished pre-training run (Hugging Face directory)", positional=True
     )
-    task: str = option(
-        help="classification, tagging, sst-2, chnsenticorp, conll-2003 or msra", short="t"
-    )
     output: str = option(help="folder of the run; the tuned model is written there", short="o")
+    task: str | None = option(
+        None,
+        help="classification, regression, multi-label, multiple-choice, tagging, or a data set by "
+        "name, as mrpc (default: what your own data look like)",
+        short="t",
+    )
     data: str | None = option(
-        None, help="folder with the task's train, dev and test files", short="d"
+        None,
+        help="folder with the task's train, dev and test files, a table of your own, or a data "
+        "set of the hub as hub:NAME[:CONFIG]",
+        short="d",
     )
     train: str | None = option(None, help="file of training examples, instead of --data")
     dev: str | None = option(None, help="file of dev examples, instead of --data")
     text: str | None = option(None, help="column of the text (default: text, or the task's own)")
     pair: str | None = option(None, help="column of the second text of a pair (default: none)")
     label: str | None = option(None, help="column of the label (default: label, or the task's own)")
+    label_delimiter: str | None = option(
+        None, help="what divides several labels in one cell; means multi-label classification"
+    )
+    choices: list[str] = option(
+        [], help="columns of the choices, or one that holds lists; means multiple choice"
+    )
+    document_context: bool = option(
+        False, help="tagging: fill each sentence's sequence with the text around it"
+    )
     batch_tokens: int | None = option(
         None, help="tokens a step, instead of --batch-size: steps are equally large (default: none)"
     )
@@ -143,11 +158,16 @@ class EvaluateConfig:
     task: str | None = option(
         None, help="the task's name (default: the one the model was tuned for)", short="t"
     )
-    split: Literal["train", "dev", "test"] = option("dev", help="which file of the folder")
+    split: str = option(
+        "dev", help="which file of the folder: train, dev, test; mnli also has dev-mismatched"
+    )
     text: str | None = option(None, help="column of the text (default: text, or the task's own)")
     pair: str | None = option(None, help="column of the second text of a pair (default: none)")
     label: str | None = option(None, help="column of the label (default: label, or the task's own)")
     output: str | None = option(None, help="write the predictions there, as JSONL", short="o")
+    submission: str | None = option(
+        None, help="folder for the predictions as the data set's makers want them (GLUE's TSV)"
+    )
     sequence_length: int | None = option(
         None, help="tokens of the longest sequence (default: as in fine-tuning)"
     )

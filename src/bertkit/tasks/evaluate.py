@@ -16,7 +16,7 @@ from bertkit.formats.huggingface import load_checkpoint
 from bertkit.model.encoder import set_compute_dtype
 from bertkit.tasks.answers import check_head, evaluate_model, max_positions
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
-from bertkit.tasks.finetune import task_options
+from bertkit.tasks.finetune import columns_of, task_options
 from bertkit.tasks.readers import require_file
 from bertkit.tasks.registry import family_of, get_task
 from bertkit.tasks.tables import metrics_line, scores_table, write_jsonl
@@ -36,6 +36,7 @@ class EvaluateResult:
         truncated: examples that lost tokens to the sequence length.
         unseen_words: words that became no token and are tagged "O".
         output: where the predictions are, or None.
+        submission: the folder of the files to be submitted, or None.
     """
 
     task: str
@@ -47,20 +48,23 @@ class EvaluateResult:
     truncated: int
     unseen_words: int
     output: str | None
+    submission: str | None = None
 
     def __str__(self) -> str:
         lines = [
             f"{self.task} on {self.file}, {self.examples:,} examples in {self.seconds:.1f} s",
-            metrics_line(self.metrics),
-            "",
-            scores_table(self.table),
+            metrics_line(self.metrics) or "the examples have no labels, so there are no scores",
         ]
+        if self.table:
+            lines += ["", scores_table(self.table)]
         if self.truncated:
             lines.append(f"{self.truncated:,} texts were cut to the sequence length")
         if self.unseen_words:
             lines.append(f"{self.unseen_words:,} words have no token and are tagged O")
         if self.output:
             lines.append(f"predictions: {self.output}")
+        if self.submission:
+            lines.append(f"to submit: {self.submission}")
         return "\n".join(lines)
 
 
@@ -78,12 +82,19 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     tuned = tuned_with(directory)
     task = _task(config, model, tuned)
     check_head(checkpoint.missing, directory)
+    if config.submission and task.submission is None:
+        raise UserError(f"{task.name} has no form for submissions; leave --submission out")
     path = Path(config.data)
-    if not path.is_file():
+    whole = not path.is_file()
+    if whole:
         path = require_file(task, path, config.split)
-    before = Columns(tuned.text, tuned.pair, tuned.label) if tuned else Columns()
-    columns = Columns(
-        config.text or before.text, config.pair or before.pair, config.label or before.label
+    before = columns_of(tuned) if tuned else Columns()
+    columns = replace(
+        before,
+        text=config.text or before.text,
+        pair=config.pair or before.pair,
+        label=config.label or before.label,
+        unlabeled=bool(config.submission) or (whole and config.split.startswith("test")),
     )
     examples = task.read(path, columns)
     tokenizer = Tokenizer.load(directory)
@@ -103,6 +114,13 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
         config.quiet,
     )
     answers = evaluation.answers
+    if config.submission:
+        assert task.submission is not None
+        written = task.submission(examples, answers.predictions, config.split)
+        Path(config.submission).mkdir(parents=True, exist_ok=True)
+        for name, content in written.items():
+            with writing(Path(config.submission, name)) as partial:
+                partial.write_text(content, encoding="utf-8", newline="\n")
     if config.output:
         lines = (task.record(e, p) for e, p in zip(examples, answers.predictions, strict=True))
         with writing(config.output) as partial:
@@ -117,6 +135,7 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
         truncated=answers.truncated,
         unseen_words=answers.unseen_words,
         output=config.output,
+        submission=config.submission,
     )
 
 

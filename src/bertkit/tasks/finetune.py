@@ -5,6 +5,7 @@
     RUN/inputs.json            checksums of the files it started from
     RUN/metrics.json           scores on dev, seconds, steps, examples
     RUN/predictions.jsonl      what the model says about each dev example
+    RUN/data.json              counts, lengths and duplicates of the data
     RUN/dev_rows.json          which training examples were held out, where no dev file was given
     RUN/best/                  until the end: the weights that scored best, with --keep-best
     RUN/log.jsonl, tensorboard/, checkpoints/
@@ -28,15 +29,17 @@ from torch import nn
 
 from bertkit.errors import UserError
 from bertkit.files import sha256, writing, writing_into
-from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
+from bertkit.formats.huggingface import LoadedCheckpoint, load_checkpoint, save_checkpoint
 from bertkit.model.config import dropout_rates
 from bertkit.progress import say
 from bertkit.tasks.answers import Evaluation, check_sequence_length, evaluate_model, listed
 from bertkit.tasks.batches import TokenSource, TrainingSource
 from bertkit.tasks.best import BestOnDev
 from bertkit.tasks.config import FinetuneConfig
+from bertkit.tasks.own_data import resolve
 from bertkit.tasks.readers import find_file, require_file
 from bertkit.tasks.registry import get_task
+from bertkit.tasks.summary import summarise
 from bertkit.tasks.tables import metrics_line, write_jsonl
 from bertkit.tasks.task import Columns, FeatureSet, Task, TaskOptions
 from bertkit.tasks.transfer import check_layers, freeze, reinitialise
@@ -45,6 +48,9 @@ from bertkit.training.claim import claim
 from bertkit.training.config import TrainOptions
 from bertkit.training.loop import train
 from bertkit.training.seeds import derived_seed, seed_initial_weights
+
+TASK_HEADS = ("classifier", "qa_outputs")
+"""What the weights of a task's head are called in the file."""
 
 MAY_CHANGE = frozenset({"output", "quiet", "checkpoint_steps", "evaluate_steps"})
 """Options that may differ when a run is continued, for they change no number in it."""
@@ -62,6 +68,8 @@ class FinetuneResult:
             the last step were.
         metrics: on dev.
         table: precision, recall and F1 on dev of each label.
+        head: "fresh" for a pre-trained checkpoint, "replaced" where it had another task's,
+            "kept" where it had this one.
     """
 
     output: str
@@ -74,6 +82,7 @@ class FinetuneResult:
     seconds: float
     metrics: dict[str, float]
     table: list[dict[str, Any]]
+    head: str = "fresh"
 
     def __str__(self) -> str:
         kept = "" if self.best_step is None else f" (kept: step {self.best_step:,})"
@@ -100,6 +109,7 @@ class Data:
     labels: list[str]
     dev_rows: list[int] | None
     files: list[Path]
+    more_dev: dict[str, list[Any]]
 
 
 def finetune(config: FinetuneConfig) -> FinetuneResult:
@@ -110,11 +120,12 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
             `config.output` holds another run.
         Interrupted: after Ctrl-C or SIGTERM; the same call continues.
     """
-    task = get_task(config.task)
     check(config)
+    config = resolve(config)
+    task = get_task(str(config.task))
     tokenizer = Tokenizer.load(config.checkpoint)
     data = read_data(config, task)
-    model = load_model(config, task, data.labels)
+    model, head = load_model(config, task, data.labels)
     run = Path(config.output)
     best = BestOnDev(run, task.main, config.patience) if keeps_best(config) else None
     claim(run, config, "finetune.yaml", MAY_CHANGE - ({"evaluate_steps"} if best else set()))
@@ -123,12 +134,11 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     made = task.features(data.train, tokenizer, data.labels, options)
     if not made.features:
         raise UserError("no training example holds a token; check the text column")
-    if made.truncated:
-        say(
-            f"{made.truncated:,} of {len(data.train):,} training texts are longer than "
-            f"{config.sequence_length} tokens and lose their ends (--sequence-length)",
-            config.quiet,
-        )
+    summary_of_data = summarise(task, data.train, data.dev, made, config.sequence_length)
+    say(str(summary_of_data), config.quiet)
+    with writing(run / "data.json") as partial:
+        text = json.dumps(asdict(summary_of_data), indent=2, ensure_ascii=False)
+        partial.write_text(text + "\n", encoding="utf-8")
     for note in made.notes:
         say(note, config.quiet)
     last: list[Evaluation] = []
@@ -156,6 +166,10 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         best_step = best.restore(model)
         evaluate(model)
     evaluation = last[0]
+    metrics = dict(evaluation.scores.metrics)
+    for name, examples in data.more_dev.items():
+        more = evaluate_model(model, task, examples, tokenizer, options).scores.metrics
+        metrics |= {f"{metric}-{name}": value for metric, value in more.items()}
     summary = FinetuneResult(
         output=str(run),
         task=task.name,
@@ -165,8 +179,9 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         steps=result.steps,
         best_step=best_step,
         seconds=round(result.seconds, 3),
-        metrics=evaluation.scores.metrics,
+        metrics=metrics,
         table=evaluation.scores.table,
+        head=head,
     )
     with writing_into(run) as partial:
         save_checkpoint(model, partial)
@@ -183,8 +198,8 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     return summary
 
 
-def load_model(config: FinetuneConfig, task: Task, labels: list[str]) -> nn.Module:
-    """The checkpoint with the task's head, ready to be tuned.
+def load_model(config: FinetuneConfig, task: Task, labels: list[str]) -> tuple[nn.Module, str]:
+    """The checkpoint with the task's head, ready to be tuned, and what became of the head.
 
     Raises UserError where it does not go with the configuration.
     """
@@ -194,6 +209,7 @@ def load_model(config: FinetuneConfig, task: Task, labels: list[str]) -> nn.Modu
     model = loaded.model
     check_sequence_length(config.sequence_length, model)
     check_layers(model, config.reinitialise_layers, config.freeze_layers)
+    head = _say_of_head(loaded, config.quiet)
     if any(name.startswith("bert.pooler.") for name in loaded.missing):
         say("the checkpoint has no pooler; it starts untrained", config.quiet)
     if config.initialise == "random":
@@ -201,7 +217,7 @@ def load_model(config: FinetuneConfig, task: Task, labels: list[str]) -> nn.Modu
         model = type(model)(model.config, labels)
     reinitialise(model, config.reinitialise_layers, config.seed)
     freeze(model, config.freeze_layers, config.freeze_embeddings)
-    return model
+    return model, head
 
 
 def read_data(config: FinetuneConfig, task: Task) -> Data:
@@ -209,7 +225,7 @@ def read_data(config: FinetuneConfig, task: Task) -> Data:
 
     The head's labels are those of the whole training file, whatever part of it is trained on.
     """
-    columns = Columns(config.text, config.pair, config.label)
+    columns = columns_of(config)
     if config.data is not None:
         folder = Path(config.data)
         train_file = require_file(task, folder, "train")
@@ -219,10 +235,11 @@ def read_data(config: FinetuneConfig, task: Task) -> Data:
         dev_file = Path(config.dev) if config.dev else None
     examples = task.read(train_file, columns)
     labels = task.labels(examples)
-    if len(labels) < task.least_labels:
+    kinds = [label for label, count in task.counts(examples).items() if count]
+    if len(kinds) < task.least_labels:
+        one = f"have the one label '{kinds[0]}'" if kinds else "have no label"
         raise UserError(
-            f"all {len(examples)} examples of {train_file} have the one label "
-            f"'{labels[0]}'; there is nothing to tell apart"
+            f"all {len(examples)} examples of {train_file} {one}; there is nothing to tell apart"
         )
     dev_rows = None
     if dev_file is not None:
@@ -243,13 +260,43 @@ def read_data(config: FinetuneConfig, task: Task) -> Data:
         generator = np.random.default_rng(derived_seed("few examples", config.seed))
         chosen = generator.permutation(len(examples))[: config.max_examples]
         examples = [examples[row] for row in sorted(chosen)]
-        if len(task.labels(examples)) < task.least_labels:
+        if sum(map(bool, task.counts(examples).values())) < task.least_labels:
             raise UserError(
                 f"the {config.max_examples} examples drawn all have the same label; "
                 "raise --max-examples or change --seed"
             )
     files = [train_file] if dev_file is None else [train_file, dev_file]
-    return Data(examples, dev, labels, dev_rows, files)
+    more_dev: dict[str, list[Any]] = {}
+    for split in task.files:
+        if split.startswith("dev-") and config.data is not None:
+            path = find_file(task, Path(config.data), split)
+            if path is not None:
+                more_dev[split.removeprefix("dev-")] = task.read(path, columns)
+                files.append(path)
+    return Data(examples, dev, labels, dev_rows, files, more_dev)
+
+
+def columns_of(config: FinetuneConfig) -> Columns:
+    """The columns that a fine-tuning's configuration names."""
+    return Columns(
+        config.text,
+        config.pair,
+        config.label,
+        delimiter=config.label_delimiter,
+        choices=tuple(config.choices),
+    )
+
+
+def _say_of_head(loaded: LoadedCheckpoint, quiet: bool) -> str:
+    """Whether the head is the checkpoint's own: "fresh", "replaced" or "kept"."""
+    own = tuple(f"{prefix}." for prefix in TASK_HEADS)
+    if any(name.startswith(own) for name in loaded.unexpected):
+        say("the checkpoint has another task's head: it is replaced by a fresh one", quiet)
+        return "replaced"
+    if any(name.startswith(own) for name in loaded.missing):
+        return "fresh"
+    say("the checkpoint has a head with the same labels: it is trained on", quiet)
+    return "kept"
 
 
 def held_out_rows(examples: int, share: float, seed: int) -> list[int]:
@@ -329,7 +376,7 @@ def keeps_best(config: FinetuneConfig) -> bool:
 
 def task_options(config: FinetuneConfig) -> TaskOptions:
     """What a fine-tuning's configuration says about features and predictions."""
-    return TaskOptions(config.sequence_length)
+    return TaskOptions(config.sequence_length, document_context=config.document_context)
 
 
 def _split_seed(config: FinetuneConfig) -> int:

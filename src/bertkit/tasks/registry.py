@@ -5,49 +5,83 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bertkit.errors import UserError
-from bertkit.tasks.classification import CLASSIFICATION, read_chnsenticorp, read_sst2
+from bertkit.tasks.chinese import CHINESE
+from bertkit.tasks.choice import MULTIPLE_CHOICE
+from bertkit.tasks.choice_readers import read_c3, read_commonsenseqa, read_hellaswag, read_swag
+from bertkit.tasks.classification import CLASSIFICATION
+from bertkit.tasks.glue import GLUE
+from bertkit.tasks.multilabel import MULTI_LABEL
 from bertkit.tasks.readers import split_files
-from bertkit.tasks.tagging import TAGGING
+from bertkit.tasks.regression import REGRESSION
+from bertkit.tasks.segmentation import SEGMENTATION
+from bertkit.tasks.tagging import PARTS_OF_SPEECH, TAGGING
 from bertkit.tasks.task import Task
 
-FAMILIES = (CLASSIFICATION, TAGGING)
+FAMILIES = (CLASSIFICATION, REGRESSION, MULTI_LABEL, MULTIPLE_CHOICE, TAGGING)
 """The tasks for one's own data, one for each head."""
 
+CHOICES = (
+    replace(
+        MULTIPLE_CHOICE,
+        name="swag",
+        summary="SWAG: which of four endings goes on with a situation",
+        files={"train": ("train.csv",), "dev": ("val.csv", "dev.csv"), "test": ("test.csv",)},
+        read=read_swag,
+    ),
+    replace(
+        MULTIPLE_CHOICE,
+        name="hellaswag",
+        summary="HellaSwag: which of four endings goes on with a text",
+        files={
+            "train": ("hellaswag_train.jsonl", "train.jsonl"),
+            "dev": ("hellaswag_val.jsonl", "val.jsonl"),
+            "test": ("hellaswag_test.jsonl", "test.jsonl"),
+        },
+        read=read_hellaswag,
+    ),
+    replace(
+        MULTIPLE_CHOICE,
+        name="commonsenseqa",
+        summary="CommonsenseQA: which of five answers is right",
+        files={
+            "train": ("train_rand_split.jsonl", "train.jsonl", "commonsenseqa-train.jsonl"),
+            "dev": ("dev_rand_split.jsonl", "dev.jsonl", "commonsenseqa-dev.jsonl"),
+            "test": ("test_rand_split_no_answers.jsonl", "test.jsonl"),
+        },
+        read=read_commonsenseqa,
+    ),
+    replace(
+        MULTIPLE_CHOICE,
+        name="c3",
+        summary="C3: Chinese, two to four answers to a question on a dialogue or a text",
+        files=split_files(("m-{split}.json", "c3-m-{split}.json", "c3-{split}.json")),
+        read=read_c3,
+    ),
+)
+
+WORDS = (
+    replace(
+        TAGGING,
+        name="conll-2003",
+        summary="CoNLL-2003: persons, places, organizations, others in English news",
+        files={
+            "train": ("eng.train", "train.txt"),
+            "dev": ("eng.testa", "dev.txt", "valid.txt"),
+            "test": ("eng.testb", "test.txt"),
+        },
+    ),
+    replace(
+        TAGGING,
+        name="msra",
+        summary="MSRA: persons, places, organizations in Chinese news, a character a line",
+        files=split_files(("{split}.txt",)),
+    ),
+    PARTS_OF_SPEECH,
+    SEGMENTATION,
+)
+
 TASKS: dict[str, Task] = {
-    task.name: task
-    for task in (
-        *FAMILIES,
-        replace(
-            CLASSIFICATION,
-            name="sst-2",
-            summary="SST-2 of GLUE: sentiment of English sentences from film reviews",
-            files=split_files(("{split}.tsv",)),
-            read=read_sst2,
-        ),
-        replace(
-            CLASSIFICATION,
-            name="chnsenticorp",
-            summary="ChnSentiCorp: sentiment of Chinese reviews",
-            files=split_files(("{split}.tsv",)),
-            read=read_chnsenticorp,
-        ),
-        replace(
-            TAGGING,
-            name="conll-2003",
-            summary="CoNLL-2003: persons, places, organizations, others in English news",
-            files={
-                "train": ("eng.train", "train.txt"),
-                "dev": ("eng.testa", "dev.txt", "valid.txt"),
-                "test": ("eng.testb", "test.txt"),
-            },
-        ),
-        replace(
-            TAGGING,
-            name="msra",
-            summary="MSRA: persons, places, organizations in Chinese news, a character a line",
-            files=split_files(("{split}.txt",)),
-        ),
-    )
+    task.name: task for task in (*FAMILIES, *GLUE, *CHOICES, *WORDS, *CHINESE)
 }
 
 

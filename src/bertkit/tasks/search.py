@@ -22,7 +22,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ from bertkit.tasks.grid import (
     mean_score,
     summary,
 )
+from bertkit.tasks.own_data import resolve
 from bertkit.tasks.registry import get_task
 from bertkit.tasks.runs import fine_tune_all, forget
 from bertkit.tasks.tables import metrics_line
@@ -56,6 +57,8 @@ NOT_PUBLISHED = frozenset({"log.jsonl", "inputs.json"})
 """Files of a run that are not about the tuned model."""
 
 _SHARED = [field.name for field in fields(TuningOptions)]
+_FOUND = ("task", "data", "train", "text", "pair", "label")
+"""What may be found out from the data."""
 _OWN = frozenset(field.name for field in fields(SearchConfig)) - frozenset(_SHARED)
 
 
@@ -90,7 +93,7 @@ class SearchResult:
         failed = sum(point.failed for point in self.points)
         return "\n".join(
             [
-                f"{self.task}: {self.metric} on dev in %, {len(self.runs)} runs, "
+                f"{self.task}: {self.metric} on dev times 100, {len(self.runs)} runs, "
                 f"{self.seconds / 60:.1f} minutes of training",
                 *grid_lines(self.points, self.best_point),
                 f"failed: {failed} of {len(self.runs)} runs (diverged, or no better than "
@@ -108,11 +111,12 @@ def search(config: SearchConfig) -> SearchResult:
         UserError: what `finetune` raises; a grid without points; no run has a score.
         Interrupted: after Ctrl-C or SIGTERM; the same call continues.
     """
-    task = get_task(config.task)
     points = grid_points(config)
     for point in points:
         check(config_of(config, point, config.seed))
-    any_config = config_of(config, points[0], config.seed)
+    any_config = resolve(config_of(config, points[0], config.seed))
+    config = replace(config, **{name: getattr(any_config, name) for name in _FOUND})
+    task = get_task(str(config.task))
     data = read_data(any_config, task)
     load_model(any_config, task, data.labels)  # for its complaints, before anything is written
     chance = score_of_chance(task, data.dev, data.labels)
@@ -197,11 +201,11 @@ def config_of(config: SearchConfig, point: Point, seed: int) -> FinetuneConfig:
 
 def score_of_chance(task: Task, dev: Sequence[Any], labels: Sequence[str]) -> float:
     """What the best of one answer for all dev examples scores."""
-    if task.constants is None:
+    if task.blind is None:
         return 0.0
     return max(
-        task.metric(dev, [answer] * len(dev)).metrics[task.main]
-        for answer in task.constants(labels)
+        (task.metric(dev, answers).metrics[task.main] for answers in task.blind(dev, labels)),
+        default=0.0,
     )
 
 

@@ -7,11 +7,27 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+NAMES = {
+    "f1": "F1",
+    "macro_f1": "macro F1",
+    "micro_f1": "micro F1",
+    "exact_match": "exact match",
+    "matthews": "Matthews",
+    "pearson": "Pearson",
+    "spearman": "Spearman",
+    "rmse": "RMSE",
+}
+"""Metrics as they are written for people."""
+
 
 def metrics_line(metrics: dict[str, float]) -> str:
-    """Metrics in per cent, in one line: "accuracy 92.3 %, macro F1 91.8 %"."""
-    names = {"f1": "F1", "macro_f1": "macro F1"}
-    return ", ".join(f"{names.get(n, n)} {100 * value:.2f} %" for n, value in metrics.items())
+    """Metrics in one line, shares in per cent: "accuracy 92.30 %, Matthews 0.5612"."""
+    plain = ("matthews", "pearson", "spearman", "rmse")
+    return ", ".join(
+        f"{NAMES.get(name, name.replace('_', ' '))} "
+        + (f"{value:.4f}" if name.split("-")[0] in plain else f"{100 * value:.2f} %")
+        for name, value in metrics.items()
+    )
 
 
 def scores_table(table: list[dict[str, Any]]) -> str:

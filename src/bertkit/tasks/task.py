@@ -33,12 +33,16 @@ class Columns:
 
     Attributes:
         unlabeled: whether a file without labels may be read, to be answered and not scored.
+        delimiter: of the labels in one cell, for multi-label classification.
+        choices: columns of the choices, or the one column that holds a list of them.
     """
 
     text: str | None = None
     pair: str | None = None
     label: str | None = None
     unlabeled: bool = False
+    delimiter: str | None = None
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,10 +52,12 @@ class TaskOptions:
     Attributes:
         sequence_length: tokens of the longest sequence, specials included.
         workers: processes that may make features.
+        document_context: tagging: fill a sentence's sequence with the text around it.
     """
 
     sequence_length: int
     workers: int = 1
+    document_context: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,10 +131,12 @@ class Task:
         texts: example -> the texts it asks about; equal texts make a duplicate.
         counts: examples -> how many there are of each label, for the report before training.
         main: the metric that says which of two models is better.
-        constants: labels -> the answers that one could give to every example without a look at
-            it; a model that scores no better than the best of them has learned nothing. None
-            where such answers score 0.
-        least_labels: fewer labels in the training data mean that there is nothing to learn.
+        blind: (examples, labels) -> the predictions of each way to answer all examples alike; a
+            model that scores no better has learned nothing. None where such answers score 0.
+        least_labels: fewer kinds of labels in `counts` mean that there is nothing to learn.
+        is_labelled: example -> whether it says what is right.
+        from_text: (text, tokenizer) -> an example without labels; None where the family's example
+            of a text is made otherwise (see `inference/load.py`).
         submission: (examples, predictions, split) -> file name -> content, as the data set's
             makers want predictions; None where they ask for none.
     """
@@ -152,6 +160,8 @@ class Task:
     texts: Callable[[Any], tuple[str, ...]]
     counts: Callable[[Sequence[Any]], dict[str, int]]
     main: str
-    constants: Callable[[Sequence[str]], list[Any]] | None = None
+    blind: Callable[[Sequence[Any], Sequence[str]], list[list[Any]]] | None = None
     least_labels: int = 2
+    is_labelled: Callable[[Any], bool] = lambda example: True
+    from_text: Callable[[str, Tokenizer], Any] | None = None
     submission: Callable[[Sequence[Any], Sequence[Any], str], dict[str, str]] | None = None

@@ -1,0 +1,134 @@
+"""Regression: one number for a text or a pair (as STS-B), by squared error on the pooled output.
+
+The sequence is classification's; the model's one output is the number itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from bertkit.tasks.batches import flat_inputs
+from bertkit.tasks.classification import text_of, text_units, texts
+from bertkit.tasks.metrics import correlation_scores
+from bertkit.tasks.readers import TABLES, TextExample, read_scores, split_files
+from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
+from bertkit.text.tokenizer import Tokenizer
+from bertkit.training.batch import Batch
+from bertkit.training.loop import LossSums
+
+OUTPUT = "score"
+"""The name of the one output in the checkpoint."""
+BINS = 10
+"""Rows of the report's table of scores."""
+
+
+@dataclass(frozen=True)
+class ScorePrediction:
+    """The number that the model says."""
+
+    score: float
+
+
+def features(
+    examples: Sequence[TextExample],
+    tokenizer: Tokenizer,
+    labels: Sequence[str] | None,
+    options: TaskOptions,
+) -> FeatureSet:
+    """One sequence for each example; its target is the number."""
+
+    def targets(example: TextExample) -> list[float]:
+        return [float(example.label)] if labels is not None else []
+
+    return text_units(examples, tokenizer, options.sequence_length, targets)
+
+
+def collate(features: Sequence[Features]) -> Batch:
+    """One micro-batch; `targets` holds "scores" [sequences] float32, where they are known."""
+    scores = [score for one in features for score in one.targets]
+    return Batch(flat_inputs(features), {"scores": torch.tensor(scores, dtype=torch.float32)})
+
+
+class ScoreObjective:
+    """Squared error."""
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {"score": batch.targets["scores"].numel()}
+
+    def __call__(self, model: nn.Module, batch: Batch) -> LossSums:
+        found = model(batch.inputs).squeeze(1).float()  # [sequences]
+        return LossSums({"score": (found - batch.targets["scores"]).square().sum()})
+
+
+def outputs(model: nn.Module, batch: Batch, features: Sequence[Features]) -> list[np.ndarray]:
+    """The number for each sequence, [1] float32."""
+    return list(model(batch.inputs).float().cpu().numpy())
+
+
+def decode(
+    examples: Sequence[TextExample],
+    units: Sequence[Features],
+    outputs: Sequence[np.ndarray],
+    labels: Sequence[str],
+    options: TaskOptions,
+) -> list[ScorePrediction]:
+    """The numbers as they are."""
+    return [ScorePrediction(float(one[0])) for one in outputs]
+
+
+def metric(examples: Sequence[TextExample], predictions: Sequence[ScorePrediction]) -> Scores:
+    """Pearson's and Spearman's correlation, and the root of the mean squared error."""
+    return correlation_scores([float(e.label) for e in examples], [p.score for p in predictions])
+
+
+def record(example: TextExample, prediction: ScorePrediction) -> dict[str, Any]:
+    """A line of the prediction file: the text, the number, and the right one where known."""
+    line = text_of(example) | {"score": round(prediction.score, 6)}
+    if example.label:
+        line["gold"] = float(example.label)
+    return line
+
+
+def counts(examples: Sequence[TextExample]) -> dict[str, int]:
+    """Examples in equal ranges of the scores; those with all the same score are one."""
+    scores = [float(example.label) for example in examples if example.label]
+    if not scores:
+        return {}
+    low, high = min(scores), max(scores)
+    if low == high:
+        return {f"{low:g}": len(scores)}
+    width = (high - low) / BINS
+    found = Counter(min(int((score - low) / width), BINS - 1) for score in scores)
+    return {
+        f"{low + bin * width:.4g} to {low + (bin + 1) * width:.4g}": found[bin]
+        for bin in range(BINS)
+    }
+
+
+REGRESSION = Task(
+    name="regression",
+    summary="a number for a text or a pair of texts, from your own table",
+    files=split_files(TABLES),
+    read=read_scores,
+    labels=lambda examples: [OUTPUT],
+    features=features,
+    collate=collate,
+    head="regression",
+    objective=ScoreObjective(),
+    outputs=outputs,
+    decode=decode,
+    unknown=lambda examples, labels: [],
+    metric=metric,
+    record=record,
+    texts=texts,
+    counts=counts,
+    is_labelled=lambda example: bool(example.label),
+    main="spearman",
+)
