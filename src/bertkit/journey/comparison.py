@@ -196,12 +196,12 @@ def _tune(runs: Sequence[Run], workers: int, progress: Progress) -> dict[Run, fl
     from bertkit.tasks.runs import fine_tune_all
 
     order = sorted(runs, key=lambda run: run.labels * run.tuning.epochs, reverse=True)
-    found = {}
-    results = fine_tune_all([run.config for run in order], workers, threads=1)
-    for run, ended in zip(order, results, strict=True):
-        found[run] = ended.metrics.get(get_task(run.task.family).main, -math.inf)
-        progress.advance(1)
-    return found
+    configs = [run.config for run in order]
+    ended = fine_tune_all(configs, workers, threads=1, done=lambda _: progress.advance(1))
+    return {
+        run: one.metrics.get(get_task(run.task.family).main, -math.inf)
+        for run, one in zip(order, ended, strict=True)
+    }
 
 
 def _score_all(runs: Sequence[Run], test: int, workers: int) -> None:

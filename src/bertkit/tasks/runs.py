@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import signal
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -61,10 +61,12 @@ def fine_tune_all(
     workers: int | None = 1,
     engine: Engine = "processes",
     threads: int | None = None,
-) -> Generator[Ended, None, None]:
+    done: Callable[[Ended], None] = lambda ended: None,
+) -> list[Ended]:
     """Fine-tunes with each configuration whose run has not ended yet; results in their order.
 
     Args:
+        done: gets each result as soon as it and those before it are there.
         workers: fine-tunings at the same time; None for one, on a Ray cluster for one on each
             processor.
         threads: of each fine-tuning; by default one on a cluster, else as many as there are for
@@ -81,6 +83,7 @@ def fine_tune_all(
         workers = min(workers or 1, max(len(waiting), 1))
         share = threads or (processors() // workers or 1 if workers > 1 else None)
         results = parallel_map(partial(_fine_tune, share), waiting, workers)
+    found: list[Ended] = []
     with interrupting(signal.SIGINT, signal.SIGTERM, message=STOPPED), closing(results):
         for config in configs:
             ended = how_it_ended(config.output)
@@ -89,7 +92,9 @@ def fine_tune_all(
                 if problem is not None:
                     raise UserError(problem)
                 ended = how_it_ended(config.output)
-            yield ended
+            done(ended)
+            found.append(ended)
+    return found
 
 
 def how_it_ended(output: str) -> Ended | None:

@@ -46,7 +46,7 @@ from bertkit.tasks.grid import (
 )
 from bertkit.tasks.own_data import resolve
 from bertkit.tasks.registry import get_task
-from bertkit.tasks.runs import fine_tune_all, forget
+from bertkit.tasks.runs import Ended, fine_tune_all, forget
 from bertkit.tasks.tables import metrics_line
 from bertkit.tasks.task import Task
 from bertkit.training.claim import claim
@@ -132,13 +132,16 @@ def search(config: SearchConfig) -> SearchResult:
     with Progress("search", total, "runs", config.quiet) as progress:
 
         def run(wanted: Sequence[tuple[Point, int]]) -> None:
-            configs = [config_of(config, point, seed) for point, seed in wanted]
-            results = fine_tune_all(configs, config.workers, config.engine)
-            for (point, seed), ended in zip(wanted, results, strict=True):
+            def done(ended: Ended) -> None:
+                point, seed = next(places)
                 tried.append(attempt(point, seed, ended, task.main, chance))
                 _drop_weights(tried, config.grid_seeds)
                 best = max((one.score for one in tried if one.score is not None), default=None)
                 progress.advance(1, "" if best is None else f"{task.main} {100 * best:.2f} %")
+
+            places = iter(wanted)
+            configs = [config_of(config, point, seed) for point, seed in wanted]
+            fine_tune_all(configs, config.workers, config.engine, done=done)
 
         run([(point, seed) for point in points for seed in seeds[: config.grid_seeds]])
         chosen = best_point(points, tried)
@@ -151,7 +154,7 @@ def search(config: SearchConfig) -> SearchResult:
             )
         if not Path(kept.ended.output, WEIGHTS).is_file():  # a smaller search chose another
             forget(kept.ended.output)
-            list(fine_tune_all([config_of(config, kept.point, kept.seed)]))
+            fine_tune_all([config_of(config, kept.point, kept.seed)])
     tried.sort(key=lambda one: points.index(one.point))
     result = SearchResult(
         output=str(out),
