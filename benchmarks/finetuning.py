@@ -275,9 +275,9 @@ def full(options: argparse.Namespace) -> None:
         if (task, seed, side) in done:
             continue
         line = command(options, "--run", side, "--tasks", task, "--seed", str(seed))
-        answer = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        answer = subprocess.run(line, capture_output=True, text=True)
         if answer.returncode:
-            raise SystemExit(f"{side} on {task}, seed {seed}: exit code {answer.returncode}")
+            raise SystemExit(f"{side} on {task}, seed {seed}, failed:\n{answer.stderr[-2000:]}")
         found = json.loads(answer.stdout.splitlines()[-1])
         done[task, seed, side] = {"task": task, "seed": seed, "side": side, **found}
         with results.open("a", encoding="utf-8") as file:

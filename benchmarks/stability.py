@@ -96,7 +96,8 @@ def main() -> None:
     title = f"{options.task}: {metric} on dev, times 100, {options.seeds} seeds each"
     path = Path(options.output, "stability.svg")
     with writing(path) as partial:
-        partial.write_text(box_plot(title, groups, Level("one answer for all", 100 * chance)))
+        svg = box_plot(title, groups, Level("one answer for all", 100 * chance))
+        partial.write_text(svg, encoding="utf-8")
     print(f"box plot: {path}")
     print(json.dumps({"benchmark": "stability", **{o: r.runs for o, r in results.items()}}))
 

@@ -143,9 +143,12 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         say(note, config.quiet)
     last: list[Evaluation] = []
 
-    def evaluate(model: nn.Module) -> dict[str, float]:
+    def score(model: nn.Module) -> dict[str, float]:
         last[:] = [evaluate_model(model, task, data.dev, tokenizer, options)]
-        metrics = last[0].scores.metrics
+        return last[0].scores.metrics
+
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        metrics = score(model)
         if best is not None:
             best.look(model, metrics[task.main])
         return metrics
@@ -164,7 +167,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     best_step = None
     if best is not None:
         best_step = best.restore(model)
-        evaluate(model)
+        score(model)
     evaluation = last[0]
     metrics = dict(evaluation.scores.metrics)
     for name, examples in data.more_dev.items():

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -78,11 +79,11 @@ def fine_tune_all(
     """
     waiting = [config for config in configs if how_it_ended(config.output) is None]
     if engine == "ray":
-        results = ray_map(partial(_fine_tune, threads or 1), waiting, workers)
+        results = ray_map(partial(_fine_tune, threads or 1, os.getcwd()), waiting, workers)
     else:
         workers = min(workers or 1, max(len(waiting), 1))
         share = threads or (processors() // workers or 1 if workers > 1 else None)
-        results = parallel_map(partial(_fine_tune, share), waiting, workers)
+        results = parallel_map(partial(_fine_tune, share, os.getcwd()), waiting, workers)
     found: list[Ended] = []
     with interrupting(signal.SIGINT, signal.SIGTERM, message=STOPPED), closing(results):
         for config in configs:
@@ -114,8 +115,12 @@ def _record(output: str) -> Path:
     return Path(f"{output}.json")
 
 
-def _fine_tune(threads: int | None, config: FinetuneConfig) -> str | None:
-    """One fine-tuning; returns the user's mistake that ended it, as any engine can."""
+def _fine_tune(threads: int | None, folder: str, config: FinetuneConfig) -> str | None:
+    """One fine-tuning; returns the user's mistake that ended it, as any engine can.
+
+    `folder` is where the configuration's paths start, for a cluster's workers start elsewhere.
+    """
+    os.chdir(folder)
     before = torch.get_num_threads()
     torch.set_num_threads(threads or before)
     try:
