@@ -204,6 +204,10 @@ def read_data(config: FinetuneConfig, task: Task) -> _Data:
         train_file = Path(config.train or "")
         dev_file = Path(config.dev) if config.dev else None
     examples = task.read(train_file, columns)
+    if not any("".join(task.texts(example)).strip() for example in examples):
+        raise UserError(
+            f"all {len(examples)} texts of {train_file} are empty; name the column with --text"
+        )
     labels = task.labels(examples)
     kinds = [label for label, count in task.counts(examples).items() if count]
     if len(kinds) < task.least_labels:
