@@ -113,7 +113,7 @@ def test_bad_columns_are_one_line_for_the_user(tmp_path, content, message):
 
 
 def test_an_unknown_task_names_those_there_are():
-    with pytest.raises(UserError, match="no task .ner.; choose one of classification, regression"):
+    with pytest.raises(UserError, match=r"no task .ner.; choose one of classification, regression"):
         get_task("ner")
 
 

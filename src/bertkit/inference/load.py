@@ -5,6 +5,7 @@ model.predict(["a text"])                      # a classifier: labels with proba
 model.predict([("a text", "another")])         # pairs
 model.predict(["Jim Henson was a puppeteer"])  # a tagger: entities with character spans
 model.predict([["Jim", "Henson"]])             # words that are cut already
+model.predict([("a text", ["this", "that"])])  # multiple choice: which of the choices
 """
 
 from __future__ import annotations
@@ -25,11 +26,15 @@ from bertkit.model.encoder import set_compute_dtype
 from bertkit.pretraining.config import PretrainConfig
 from bertkit.progress import say
 from bertkit.tasks.answers import BATCH_TOKENS, Answers, answer, check_head, max_positions
+from bertkit.tasks.choice import ChoiceInput, ChoicePrediction
 from bertkit.tasks.classification import ClassPrediction
 from bertkit.tasks.evaluate import tuned_with
 from bertkit.tasks.finetune import task_options
+from bertkit.tasks.multilabel import LabelSetPrediction
 from bertkit.tasks.readers import TextExample, WordsExample
-from bertkit.tasks.registry import family_of
+from bertkit.tasks.registry import TASKS, family_of
+from bertkit.tasks.regression import ScorePrediction
+from bertkit.tasks.segmentation import SegmentedPrediction
 from bertkit.tasks.tagging import TagPrediction
 from bertkit.tasks.task import TaskOptions
 from bertkit.text.tokenizer import Tokenizer
@@ -37,8 +42,15 @@ from bertkit.text.wordpiece import PREFIX
 from bertkit.training.config import Precision
 from bertkit.training.precision import compute_dtype
 
-Prediction = ClassPrediction | TagPrediction
-PredictInput = str | tuple[str, str] | list[str]
+Prediction = (
+    ClassPrediction
+    | ScorePrediction
+    | LabelSetPrediction
+    | ChoicePrediction
+    | TagPrediction
+    | SegmentedPrediction
+)
+PredictInput = str | tuple[str, str] | list[str] | ChoiceInput
 
 
 class LoadedModel(nn.Module):
@@ -52,6 +64,7 @@ class LoadedModel(nn.Module):
             that is not recorded; longer inputs are cut or read in windows.
         missing: weights, by their names in the file, that the checkpoint lacks.
         options: how inputs become sequences and outputs predictions, as in fine-tuning.
+        tuned_for: name of the task that the run was tuned for, or None.
     """
 
     def __init__(
@@ -62,6 +75,7 @@ class LoadedModel(nn.Module):
         sequence_length: int,
         missing: Sequence[str] = (),
         options: TaskOptions | None = None,
+        tuned_for: str | None = None,
     ) -> None:
         super().__init__()
         self.model = model
@@ -70,6 +84,7 @@ class LoadedModel(nn.Module):
         self.sequence_length = sequence_length
         self.missing = list(missing)
         self.options = options or TaskOptions(sequence_length)
+        self.tuned_for = tuned_for
 
     def lacks(self, prefix: str) -> bool:
         """Whether weights under this name in the file are missing, so are untrained."""
@@ -105,11 +120,13 @@ class LoadedModel(nn.Module):
         """Labels texts.
 
         Args:
-            inputs: texts, (text, text) pairs for a classifier, lists of words for a tagger.
+            inputs: texts, (text, text) pairs for a classifier, lists of words for a tagger,
+                (text, choices) or (text, question, choices) for multiple choice.
             batch_tokens: tokens computed at once; changes nothing in the result.
 
         Returns:
-            One prediction for each input, in order: `ClassPrediction` or `TagPrediction`.
+            One prediction for each input, in order, of the family's class (`ClassPrediction`,
+            `TagPrediction`, ...).
 
         Raises:
             UserError: the model has no head for a task, or an input is of the wrong kind.
@@ -144,20 +161,24 @@ class LoadedModel(nn.Module):
                 f"{self.path} is pre-trained only and predicts no labels; tune it with bertkit "
                 "finetune, or use bertkit fill or bertkit embed"
             )
-        task = family_of(self.head)
+        task = TASKS.get(self.tuned_for or "")
+        if task is None or task.head != self.head:
+            task = family_of(self.head)
         check_head(self.missing, self.path)
         return task
 
-    def example(self, one: PredictInput) -> TextExample | WordsExample:
+    def example(self, one: PredictInput) -> Any:
         """An input as an example of the head's family."""
         task = self.task
+        if task.from_input is not None:
+            return task.from_input(one, self.tokenizer)
         if isinstance(one, str):
             if task.head == "tagging":
                 return words_of(one, self.tokenizer)
             return TextExample(one)
         if task.head == "tagging" and isinstance(one, list):
             return WordsExample(list(one), [])
-        if task.head == "classification" and isinstance(one, tuple) and len(one) == 2:
+        if task.head != "tagging" and isinstance(one, tuple) and len(one) == 2:
             return TextExample(*one)
         wanted = "lists of words" if task.head == "tagging" else "pairs (text, text)"
         raise UserError(
@@ -183,8 +204,15 @@ def load(path: str | Path, precision: Precision = "fp32") -> LoadedModel:
     positions = max_positions(model)
     length = min(trained_length(directory) or positions, positions)
     tuned = tuned_with(directory)
-    options = task_options(tuned) if tuned else None
-    loaded = LoadedModel(model, tokenizer, directory, length, checkpoint.missing, options)
+    loaded = LoadedModel(
+        model,
+        tokenizer,
+        directory,
+        length,
+        checkpoint.missing,
+        options=task_options(tuned) if tuned else None,
+        tuned_for=tuned.task if tuned else None,
+    )
     loaded.eval()
     return loaded
 

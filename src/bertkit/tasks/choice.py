@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from bertkit.errors import UserError
 from bertkit.model.batch import FlatBatch
 from bertkit.tasks.choice_readers import ChoiceExample, read_choices
 from bertkit.tasks.metrics import class_scores
@@ -27,6 +28,9 @@ from bertkit.tasks.task import FeatureSet, Scores, Task, TaskOptions
 from bertkit.text.tokenizer import Tokenizer, truncated_lengths
 from bertkit.training.batch import Batch
 from bertkit.training.loop import LossSums
+
+ChoiceInput = tuple[str, list[str]] | tuple[str, str, list[str]]
+"""What one may ask: a text and choices, or a text, a question on it and choices."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,22 @@ def record(example: ChoiceExample, prediction: ChoicePrediction) -> dict[str, An
     return line
 
 
+def from_input(one: Any, tokenizer: Tokenizer) -> ChoiceExample:
+    """(text, choices) or (text, question, choices) as an example.
+
+    Raises:
+        UserError: anything else, or no choices.
+    """
+    if isinstance(one, tuple) and len(one) in (2, 3) and isinstance(one[-1], (list, tuple)):
+        *asked, choices = one
+        if choices and all(isinstance(text, str) for text in (*asked, *choices)):
+            return ChoiceExample(asked[0], asked[1] if len(asked) == 2 else "", list(choices))
+    raise UserError(
+        "a multiple-choice model takes (text, choices) or (text, question, choices), "
+        f"not {one!r:.60}"
+    )
+
+
 def texts(example: ChoiceExample) -> tuple[str, ...]:
     """Context, question and choices."""
     return (example.context, example.question, *example.choices)
@@ -194,6 +214,7 @@ MULTIPLE_CHOICE = Task(
     record=record,
     texts=texts,
     counts=counts,
+    from_input=from_input,
     is_labelled=lambda example: example.answer is not None,
     main="accuracy",
     blind=blind,

@@ -30,6 +30,7 @@ from torch import nn
 from bertkit.errors import UserError
 from bertkit.files import sha256, writing, writing_into
 from bertkit.formats.huggingface import LoadedCheckpoint, load_checkpoint, save_checkpoint
+from bertkit.model.bert import LABELLED
 from bertkit.model.config import dropout_rates
 from bertkit.progress import say
 from bertkit.tasks.answers import Evaluation, check_sequence_length, evaluate_model, listed
@@ -125,7 +126,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     task = get_task(str(config.task))
     tokenizer = Tokenizer.load(config.checkpoint)
     data = read_data(config, task)
-    model, head = load_model(config, task, data.labels)
+    model, head = load_model(config, task, data)
     run = Path(config.output)
     best = BestOnDev(run, task.main, config.patience) if keeps_best(config) else None
     claim(run, config, "finetune.yaml", MAY_CHANGE - ({"evaluate_steps"} if best else set()))
@@ -201,14 +202,14 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     return summary
 
 
-def load_model(config: FinetuneConfig, task: Task, labels: list[str]) -> tuple[nn.Module, str]:
+def load_model(config: FinetuneConfig, task: Task, data: Data) -> tuple[nn.Module, str]:
     """The checkpoint with the task's head, ready to be tuned, and what became of the head.
 
     Raises UserError where it does not go with the configuration.
     """
     seed_initial_weights(config.seed)
     rates = {} if config.dropout is None else dropout_rates(config.dropout)
-    loaded = load_checkpoint(config.checkpoint, head=task.head, labels=labels, **rates)
+    loaded = load_checkpoint(config.checkpoint, head=task.head, labels=data.labels, **rates)
     model = loaded.model
     check_sequence_length(config.sequence_length, model)
     check_layers(model, config.reinitialise_layers, config.freeze_layers)
@@ -217,7 +218,10 @@ def load_model(config: FinetuneConfig, task: Task, labels: list[str]) -> tuple[n
         say("the checkpoint has no pooler; it starts untrained", config.quiet)
     if config.initialise == "random":
         seed_initial_weights(config.seed)
-        model = type(model)(model.config, labels)
+        model = type(model)(model.config, *([data.labels] if task.head in LABELLED else []))
+        head = "fresh"
+    if task.start is not None:
+        task.start(model, data.train, head != "kept")
     reinitialise(model, config.reinitialise_layers, config.seed)
     freeze(model, config.freeze_layers, config.freeze_embeddings)
     return model, head
@@ -237,6 +241,10 @@ def read_data(config: FinetuneConfig, task: Task) -> Data:
         train_file = Path(config.train or "")
         dev_file = Path(config.dev) if config.dev else None
     examples = task.read(train_file, columns)
+    if not any("".join(task.texts(example)).strip() for example in examples):
+        raise UserError(
+            f"all {len(examples)} texts of {train_file} are empty; name the column with --text"
+        )
     labels = task.labels(examples)
     kinds = [label for label, count in task.counts(examples).items() if count]
     if len(kinds) < task.least_labels:

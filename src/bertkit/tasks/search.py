@@ -118,7 +118,7 @@ def search(config: SearchConfig) -> SearchResult:
     config = replace(config, **{name: getattr(any_config, name) for name in _FOUND})
     task = get_task(str(config.task))
     data = read_data(any_config, task)
-    load_model(any_config, task, data.labels)  # for its complaints, before anything is written
+    load_model(any_config, task, data)  # for its complaints, before anything is written
     chance = score_of_chance(task, data.dev, data.labels)
     out = Path(config.output)
     claim(out, config, "search.yaml", (MAY_CHANGE - {"evaluate_steps"}) | _OWN)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bertkit.errors import UserError
 from bertkit.tasks.metrics import word_scores
 from bertkit.tasks.readers import WordsExample
 from bertkit.tasks.tagging import TAGGING, best_tags
@@ -48,8 +49,10 @@ def tags_of(length: int) -> str:
     return "S" if length == 1 else "B" + "M" * (length - 2) + "E"
 
 
-def from_text(text: str, tokenizer: Tokenizer) -> WordsExample:
+def from_input(text: Any, tokenizer: Tokenizer) -> WordsExample:
     """A text to be segmented; blanks divide words anyway and are left out."""
+    if not isinstance(text, str):
+        raise UserError(f"a segmentation model takes texts, not a {type(text).__name__}")
     return _characters("".join(text.split()), [])
 
 
@@ -121,5 +124,5 @@ SEGMENTATION = replace(
     record=record,
     counts=counts,
     blind=blind,
-    from_text=from_text,
+    from_input=from_input,
 )

@@ -134,9 +134,11 @@ class Task:
         blind: (examples, labels) -> the predictions of each way to answer all examples alike; a
             model that scores no better has learned nothing. None where such answers score 0.
         least_labels: fewer kinds of labels in `counts` mean that there is nothing to learn.
+        start: (model, training examples, whether the head is fresh) sets what the family wants of
+            a model before training.
         is_labelled: example -> whether it says what is right.
-        from_text: (text, tokenizer) -> an example without labels; None where the family's example
-            of a text is made otherwise (see `inference/load.py`).
+        from_input: (input, tokenizer) -> an example without labels, where the task takes other
+            inputs than texts, pairs of them and words (see `inference/load.py`).
         submission: (examples, predictions, split) -> file name -> content, as the data set's
             makers want predictions; None where they ask for none.
     """
@@ -162,6 +164,7 @@ class Task:
     main: str
     blind: Callable[[Sequence[Any], Sequence[str]], list[list[Any]]] | None = None
     least_labels: int = 2
+    start: Callable[[nn.Module, Sequence[Any], bool], None] | None = None
     is_labelled: Callable[[Any], bool] = lambda example: True
-    from_text: Callable[[str, Tokenizer], Any] | None = None
+    from_input: Callable[[Any, Tokenizer], Any] | None = None
     submission: Callable[[Sequence[Any], Sequence[Any], str], dict[str, str]] | None = None
