@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from bertkit.pretraining.run import pretrain as pretrain
     from bertkit.tasks.config import EvaluateConfig as EvaluateConfig
     from bertkit.tasks.config import FinetuneConfig as FinetuneConfig
+    from bertkit.tasks.config import SearchConfig as SearchConfig
     from bertkit.tasks.evaluate import evaluate as evaluate
     from bertkit.tasks.finetune import finetune as finetune
+    from bertkit.tasks.search import search as search
     from bertkit.text.config import VocabConfig as VocabConfig
     from bertkit.text.tokenizer import Tokenizer as Tokenizer
     from bertkit.text.vocabulary import learn_vocabulary as vocab  # noqa: F401
@@ -56,6 +58,7 @@ _EXPORTS = {
     "PrepareConfig": "bertkit.corpus.config:PrepareConfig",
     "PretrainConfig": "bertkit.pretraining.config:PretrainConfig",
     "QuickstartConfig": "bertkit.journey.config:QuickstartConfig",
+    "SearchConfig": "bertkit.tasks.config:SearchConfig",
     "Tokenizer": "bertkit.text.tokenizer:Tokenizer",
     "VocabConfig": "bertkit.text.config:VocabConfig",
     "embed": "bertkit.inference.embed:embed",
@@ -69,6 +72,7 @@ _EXPORTS = {
     "prepare": "bertkit.corpus.prepare:prepare",
     "pretrain": "bertkit.pretraining.run:pretrain",
     "quickstart": "bertkit.journey.quickstart:quickstart",
+    "search": "bertkit.tasks.search:search",
     "vocab": "bertkit.text.vocabulary:learn_vocabulary",
 }
 """Where each name lives: "module:attribute". The imports above say the same to type checkers."""

@@ -90,6 +90,13 @@ COMMANDS = {
             "concat-last-four -o my-tagger",
         ),
         (
+            "search",
+            "Fine-tune with a grid of options and several seeds, and keep the best model",
+            "bertkit search my-bert --task sst-2 --data data/SST-2 -o my-sentiment --seeds 5",
+            "bertkit search my-bert --task sst-2 --data data/SST-2 -o my-sentiment "
+            "--learning-rate 5e-5,2e-5 --epochs 3 --batch-size 32 --workers 4",
+        ),
+        (
             "evaluate",
             "Score a fine-tuned model on a task's data",
             "bertkit evaluate my-sentiment --task sst-2 --data data/SST-2 --report dev.html",

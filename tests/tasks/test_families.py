@@ -12,9 +12,10 @@ import pytest
 import torch
 
 import bertkit
-from bertkit.errors import UserError
+from bertkit.errors import Interrupted, UserError
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.model.bert import MODELS
+from bertkit.tasks import finetune as module
 from bertkit.tasks.batches import TrainingSource
 from bertkit.tasks.choice_readers import ChoiceExample
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
@@ -163,6 +164,44 @@ def test_prices_are_learned_as_well_as_stars_and_the_file_holds_prices(
         config(run, tmp_path / "on", data=str(data), task="regression", label="score", epochs=0.05)
     )
     assert kept.head == "kept" and kept.metrics["spearman"] > 0.85
+
+
+def test_an_interrupted_regression_ends_with_the_weights_of_one_that_ran_through(
+    checkpoint, tmp_path, monkeypatch
+):
+    def priced(count: int, seed: int) -> list[dict[str, Any]]:
+        return [row | {"score": 700 * row["score"]} for row in scored_rows(count // 4, seed)]
+
+    data = write(tmp_path, priced)
+    options = {
+        "data": str(data),
+        "task": "regression",
+        "label": "score",
+        "epochs": 1,
+        "batch_size": 10,
+        "checkpoint_steps": 3,
+    }
+    finetune(config(checkpoint, tmp_path / "through", **options))
+    real = module.train
+
+    def killed(model, objective, source, options, run, **rest):
+        def step(number: int):
+            if number == 7:
+                raise KeyboardInterrupt
+            return type(source).step(source, number)
+
+        source.step = step
+        return real(model, objective, source, options, run, **rest)
+
+    monkeypatch.setattr(module, "train", killed)
+    with pytest.raises((KeyboardInterrupt, Interrupted)):
+        finetune(config(checkpoint, tmp_path / "broken", **options))
+    monkeypatch.setattr(module, "train", real)
+    finetune(config(checkpoint, tmp_path / "broken", **options))
+    expected, found = (
+        load_checkpoint(tmp_path / name).model.state_dict() for name in ("through", "broken")
+    )
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
 def test_a_regressions_scale_rounds_nothing(tiny_tokenizer):

@@ -199,6 +199,7 @@ def test_from_a_file_to_predictions_with_a_split_that_is_kept(checkpoint, tmp_pa
         ("a.tsv", "text\tlabel\nx\t1.5\ny\t1.5\n", {"task": "regression"}, "the one label '1.5'"),
         ("a.jsonl", [{"text": "x", "labels": []}] * 3, {}, "have no label"),
         ("a.conll", "x O\ny O\n\nz O\n", {}, "have no label"),
+        ("a.csv", 'text,label\n"",a\n" ",b\n', {}, "all 2 texts of .* are empty"),
     ],
 )
 def test_data_with_nothing_to_tell_apart_are_refused(

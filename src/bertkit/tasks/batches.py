@@ -81,6 +81,45 @@ class TrainingSource(BatchSource):
         return self._orders[epoch]
 
 
+class TokenSource(TrainingSource):
+    """The same stream of examples, cut into steps of about as many tokens each.
+
+    Laid end to end, the sequences of the stream are cut at every multiple of `batch_tokens`; a
+    step has those that begin between two cuts. So its place follows from its number.
+
+        sequences   aaaaabbbcccccccdddeee...     batch_tokens 8
+        steps       |ab      |c      |de...      c begins at 8, d at 15, in step 1 too
+
+    Args:
+        batch_tokens: tokens a step, at least those of the longest sequence, so that no step is
+            empty.
+        micro_batch_tokens: tokens computed at once, of sequences of like length.
+    """
+
+    def __init__(
+        self,
+        made: FeatureSet,
+        collate: Callable[[Sequence[Any]], Batch],
+        batch_tokens: int,
+        micro_batch_tokens: int,
+        seed: int,
+    ) -> None:
+        super().__init__(made, collate, 1, 1, seed, micro_batch_tokens)
+        self._batch_tokens = batch_tokens
+        self._tokens = np.asarray(made.lengths, dtype=np.int64)
+        self._in_epoch = int(self._tokens.sum())
+
+    def rows(self, step: int) -> list[int]:
+        first, end = step * self._batch_tokens, (step + 1) * self._batch_tokens
+        found: list[int] = []
+        for epoch in range(first // self._in_epoch, (end - 1) // self._in_epoch + 1):
+            order = self._order(epoch)
+            lengths = self._tokens[order]
+            begins = epoch * self._in_epoch + np.cumsum(lengths) - lengths
+            found += order[slice(*np.searchsorted(begins, [first, end]))].tolist()
+        return found
+
+
 def by_budget(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
     """Groups numbers of sequences so that each group has at most `budget` tokens.
 

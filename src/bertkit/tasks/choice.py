@@ -200,6 +200,14 @@ def counts(examples: Sequence[ChoiceExample]) -> dict[str, int]:
     return {f"{choices} choices": found[choices] for choices in sorted(found)}
 
 
+def blind(examples: Sequence[ChoiceExample], labels: Sequence[str]) -> list[list[ChoicePrediction]]:
+    """The first choice, the second, ..., always; of fewer choices the last."""
+    return [
+        [ChoicePrediction(min(number, len(e.choices) - 1), "", 1.0, []) for e in examples]
+        for number in range(max((len(e.choices) for e in examples), default=0))
+    ]
+
+
 MULTIPLE_CHOICE = Task(
     name="multiple-choice",
     summary="which of several choices is right, from your own table",
@@ -221,5 +229,6 @@ MULTIPLE_CHOICE = Task(
     is_labelled=lambda example: example.answer is not None,
     main="accuracy",
     merge=merge_softmax,
+    blind=blind,
     least_labels=0,
 )

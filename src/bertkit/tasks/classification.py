@@ -138,6 +138,11 @@ def counts(examples: Sequence[TextExample]) -> dict[str, int]:
     return {label: found[label] for label in sorted(found, key=_by_number_then_name)}
 
 
+def blind(examples: Sequence[TextExample], labels: Sequence[str]) -> list[list[ClassPrediction]]:
+    """Each label, always."""
+    return [[ClassPrediction(label, 1.0, {label: 1.0})] * len(examples) for label in labels]
+
+
 def _by_number_then_name(label: str) -> tuple[int, float, str]:
     try:
         return 0, float(label), label
@@ -165,4 +170,5 @@ CLASSIFICATION = Task(
     is_labelled=lambda example: bool(example.label),
     main="accuracy",
     merge=merge_softmax,
+    blind=blind,
 )

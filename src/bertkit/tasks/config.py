@@ -1,4 +1,4 @@
-"""Configurations of `bertkit finetune` and `bertkit evaluate`; imports no torch."""
+"""Configurations of `bertkit finetune`, `search` and `evaluate`; imports no torch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bertkit.config import option
-from bertkit.training.config import Precision
+from bertkit.training.config import OptimizerName, Precision, Schedule
 
 Long = Literal["windows", "cut"]
 WindowMean = Literal["probabilities", "logits"]
@@ -14,11 +14,11 @@ Initialise = Literal["checkpoint", "random"]
 
 
 @dataclass
-class FinetuneConfig:
-    """Trains a task's head and the encoder on labelled examples.
+class TuningOptions:
+    """What one fine-tuning and a search over many have in common.
 
-    Defaults are the paper's grid (appendix A.3) where it names one value and the reference
-    release's otherwise: batch 32, 5e-5, 3 epochs, 10 % warm-up, 128 tokens.
+    Defaults are the reference release's: 10 % warm-up, 128 tokens, linear decay, but for Adam's
+    bias correction, which it lacks.
     """
 
     checkpoint: str = option(
@@ -52,18 +52,39 @@ class FinetuneConfig:
     document_context: bool = option(
         False, help="tagging: fill each sentence's sequence with the text around it"
     )
-    epochs: float = option(3.0, help="passes over the training examples")
-    batch_size: int = option(32, help="sequences a step")
+    batch_tokens: int | None = option(
+        None, help="tokens a step, instead of --batch-size: steps are equally large (default: none)"
+    )
     micro_batch_size: int | None = option(
         None,
         help="sequences computed at once; smaller needs less memory (default: the batch size; "
         "2,048 tokens for question answering on a CPU)",
     )
-    learning_rate: float | None = option(
-        None, help="peak learning rate (default: 5e-5, with --features 1e-3)"
+    micro_batch_tokens: int | None = option(
+        None, help="tokens computed at once, instead of --micro-batch-size (default: none)"
     )
     warmup: float = option(0.1, help="share of the steps in which the learning rate rises")
+    schedule: Schedule = option(
+        "linear", help="the rate after the warm-up; wsd: stable, then decay (see --decay)"
+    )
+    decay: float = option(0.1, help="share of the steps, the last ones, in which wsd falls")
+    reference_warmup: bool = option(
+        False, help="the reference's warm-up, whose rate jumps down at its end"
+    )
+    optimizer: OptimizerName = option(
+        "adamw", help="adam-paper: the reference's, without bias correction; lamb: very large steps"
+    )
     weight_decay: float = option(0.01, help="decoupled weight decay")
+    layer_decay: float = option(
+        1.0, help="learning rate of each layer as a share of that of the layer above"
+    )
+    reinitialise_layers: int = option(
+        0, help="top layers that start fresh, and the pooler with them (0: none)"
+    )
+    freeze_layers: int = option(
+        0, help="bottom layers that stay as they are, and the embeddings with them (0: none)"
+    )
+    freeze_embeddings: bool = option(False, help="the embeddings stay as they are")
     dropout: float | None = option(
         None, help="at every site of the paper, attention included (default: as in the checkpoint)"
     )
@@ -101,10 +122,61 @@ class FinetuneConfig:
         "checkpoint", help="checkpoint, or random: same configuration, no pre-training (a baseline)"
     )
     seed: int = option(0, help="seed of the head, the order, the dropout and the dev split")
+    split_seed: int | None = option(
+        None, help="seed of the dev split, where it is to be another (default: the seed)"
+    )
     precision: Precision = option("auto", help="arithmetic of the matrix products")
     evaluate_steps: int = option(0, help="steps between evaluations on dev (0: only at the end)")
+    keep_best: bool = option(
+        False,
+        help="end with the weights that scored best on dev, which is asked after each epoch or as "
+        "--evaluate-steps says, not with the last ones",
+    )
+    patience: int = option(
+        0,
+        help="stop after so many evaluations in a row that were no better than the best, and keep "
+        "that one, as --keep-best does (0: go on to the end)",
+    )
     checkpoint_steps: int = option(0, help="steps between restart points (0: none)")
     quiet: bool = option(False, help="print no progress")
+
+
+@dataclass
+class FinetuneConfig(TuningOptions):
+    """Trains a task's head and the encoder on labelled examples."""
+
+    epochs: float = option(3.0, help="passes over the training examples")
+    batch_size: int = option(32, help="sequences a step")
+    learning_rate: float | None = option(
+        None, help="peak learning rate (default: 5e-5, with --features 1e-3)"
+    )
+
+
+@dataclass
+class SearchConfig(TuningOptions):
+    """Fine-tunes with every point of a grid, then with more seeds at the best; keeps the best.
+
+    The default grid is the paper's (appendix A.3).
+    """
+
+    epochs: list[float] = option([2.0, 3.0, 4.0], help="passes over the training examples")
+    batch_size: list[int] = option([16, 32], help="sequences a step")
+    learning_rate: list[float] = option([5e-5, 3e-5, 2e-5], help="peak learning rates")
+    seeds: int = option(
+        1, help="fine-tunings at the best point of the grid, from --seed on (see --grid-seeds)"
+    )
+    grid_seeds: int = option(
+        1, help="fine-tunings at every point; the best mean on dev decides between the points"
+    )
+    workers: int | None = option(
+        None,
+        help="fine-tunings at the same time, each in a process with its share of the processors "
+        "(default: 1; with ray one for each processor of the cluster)",
+    )
+    engine: Literal["processes", "ray"] = option(
+        "processes",
+        help="where they run: on this machine, or on a Ray cluster that shares its folders",
+    )
 
 
 @dataclass

@@ -9,6 +9,7 @@
     RUN/README.md              the model card
     RUN/data.json              counts, lengths and duplicates of the data
     RUN/dev_rows.json          which training examples were held out, where no dev file was given
+    RUN/best/                  until the end: the weights that scored best, with --keep-best
     RUN/log.jsonl, tensorboard/, checkpoints/
 
 Everything in the model is trained, at the reference release's settings: Adam with decay, linear
@@ -19,6 +20,7 @@ checkpoint unless another rate is given.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -36,14 +38,16 @@ from bertkit.progress import say
 from bertkit.report.card import write_card
 from bertkit.report.finetuning import write_finetuning_report
 from bertkit.tasks.answers import Evaluation, check_sequence_length, evaluate_model, listed
-from bertkit.tasks.batches import TrainingSource
+from bertkit.tasks.batches import TokenSource, TrainingSource
+from bertkit.tasks.best import BestOnDev
 from bertkit.tasks.config import FinetuneConfig
 from bertkit.tasks.own_data import resolve
 from bertkit.tasks.readers import find_file, require_file
 from bertkit.tasks.registry import get_task
 from bertkit.tasks.summary import summarise
 from bertkit.tasks.tables import metrics_line, write_jsonl
-from bertkit.tasks.task import Columns, Task, TaskOptions
+from bertkit.tasks.task import Columns, FeatureSet, Task, TaskOptions
+from bertkit.tasks.transfer import check_layers, freeze, reinitialise
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.claim import claim
 from bertkit.training.config import TrainOptions
@@ -70,6 +74,8 @@ class FinetuneResult:
         output: the run, which is the tuned model's directory.
         examples, dev_examples: how many were trained and scored on.
         truncated: training examples that lost tokens to the sequence length.
+        best_step: the step whose weights scored best on dev and were kept; None where those of
+            the last step were.
         metrics: on dev.
         table: precision, recall and F1 on dev of each label.
         head: "fresh" for a pre-trained checkpoint, "replaced" where it had another task's,
@@ -82,15 +88,17 @@ class FinetuneResult:
     dev_examples: int
     truncated: int
     steps: int
+    best_step: int | None
     seconds: float
     metrics: dict[str, float]
     table: list[dict[str, Any]]
     head: str = "fresh"
 
     def __str__(self) -> str:
+        kept = "" if self.best_step is None else f" (kept: step {self.best_step:,})"
         return (
-            f"{self.output}: {self.task}, {self.examples:,} examples, {self.steps:,} steps in "
-            f"{self.seconds:.1f} s\n"
+            f"{self.output}: {self.task}, {self.examples:,} examples, {self.steps:,} steps{kept} "
+            f"in {self.seconds:.1f} s\n"
             f"dev ({self.dev_examples:,} examples): {metrics_line(self.metrics)}\n"
             f"report: {self.output}/report.html\n"
             f"next: bertkit predict {self.output} FILE"
@@ -98,7 +106,15 @@ class FinetuneResult:
 
 
 @dataclass
-class _Data:
+class Data:
+    """What a fine-tuning trains and is scored on.
+
+    Attributes:
+        labels: of the head.
+        dev_rows: which rows of the training file were held out as dev, where no dev file was given.
+        files: what was read.
+    """
+
     train: list[Any]
     dev: list[Any]
     labels: list[str]
@@ -115,32 +131,18 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
             `config.output` holds another run.
         Interrupted: after Ctrl-C or SIGTERM; the same call continues.
     """
-    _check(config)
+    check(config)
     config = resolve(config)
     task = get_task(str(config.task))
     config = replace(config, learning_rate=peak_rate(config))  # so that the run's files tell it
     tokenizer = Tokenizer.load(config.checkpoint)
     data = read_data(config, task)
-    seed_initial_weights(config.seed)
-    rates = {} if config.dropout is None else dropout_rates(config.dropout)
-    head_name, head_options = chosen_head(config, task)
-    loaded = load_checkpoint(config.checkpoint, head_name, data.labels, head_options, **rates)
-    model = loaded.model
-    options = task_options(config)
-    check_sequence_length(options.sequence_length, model)
-    head = _say_of_head(loaded, config.quiet)
-    if any(name.startswith("bert.pooler.") for name in loaded.missing):
-        say("the checkpoint has no pooler; it starts untrained", config.quiet)
-    if config.initialise == "random":
-        seed_initial_weights(config.seed)
-        labelled = [data.labels] if head_name in LABELLED else []
-        model = type(model)(model.config, *labelled, **head_options)
-        head = "fresh"
-    if task.start is not None:
-        task.start(model, data.train, head != "kept")
+    model, head = load_model(config, task, data)
     run = Path(config.output)
-    claim(run, config, "finetune.yaml", MAY_CHANGE)
-    _same_inputs(run, [Path(config.checkpoint, "model.safetensors"), *data.files])
+    best = BestOnDev(run, task.main, config.patience) if keeps_best(config) else None
+    claim(run, config, "finetune.yaml", MAY_CHANGE - ({"evaluate_steps"} if best else set()))
+    same_inputs(run, [Path(config.checkpoint, "model.safetensors"), *data.files])
+    options = task_options(config)
     made = task.features(data.train, tokenizer, data.labels, options)
     if not made.features:
         raise UserError("no training example holds a token; check the text column")
@@ -153,27 +155,31 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         say(note, config.quiet)
     last: list[Evaluation] = []
 
-    def evaluate(model: nn.Module) -> dict[str, float]:
+    def score(model: nn.Module) -> dict[str, float]:
         last[:] = [evaluate_model(model, task, data.dev, tokenizer, options, calibrate=True)]
         return last[0].scores.metrics
+
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        metrics = score(model)
+        if best is not None:
+            best.look(model, metrics[task.main])
+        return metrics
 
     result = train(
         model,
         task.objective,
-        TrainingSource(
-            made,
-            task.collate,
-            config.batch_size,
-            config.micro_batch_size or config.batch_size,
-            config.seed,
-            _micro_batch_tokens(config, task, model),
-        ),
-        train_options(config, len(made.features)),
+        training_source(config, task, made, model),
+        train_options(config, len(made.features), sum(made.lengths)),
         run,
         evaluate=evaluate,
         companions=tokenizer.save,
         label="finetune",
+        stop=best.is_over if best is not None else None,
     )
+    best_step = None
+    if best is not None:
+        best_step = best.restore(model)
+        score(model)
     evaluation = last[0]
     metrics = dict(evaluation.scores.metrics)
     for name, examples in data.more_dev.items():
@@ -186,6 +192,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         dev_examples=len(data.dev),
         truncated=made.truncated,
         steps=result.steps,
+        best_step=best_step,
         seconds=round(result.seconds, 3),
         metrics=metrics,
         table=evaluation.scores.table,
@@ -201,12 +208,41 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         (partial / "metrics.json").write_text(text + "\n", encoding="utf-8")
         if data.dev_rows is not None:
             (partial / "dev_rows.json").write_text(json.dumps(data.dev_rows), encoding="utf-8")
+    if best is not None:
+        best.remove()
     write_finetuning_report(run)
     write_card(run)
     return summary
 
 
-def read_data(config: FinetuneConfig, task: Task) -> _Data:
+def load_model(config: FinetuneConfig, task: Task, data: Data) -> tuple[nn.Module, str]:
+    """The checkpoint with the task's head, ready to be tuned, and what became of the head.
+
+    Raises UserError where it does not go with the configuration.
+    """
+    seed_initial_weights(config.seed)
+    rates = {} if config.dropout is None else dropout_rates(config.dropout)
+    head_name, head_options = chosen_head(config, task)
+    loaded = load_checkpoint(config.checkpoint, head_name, data.labels, head_options, **rates)
+    model = loaded.model
+    check_sequence_length(task_options(config).sequence_length, model)
+    check_layers(model, config.reinitialise_layers, config.freeze_layers)
+    head = _say_of_head(loaded, config.quiet)
+    if any(name.startswith("bert.pooler.") for name in loaded.missing):
+        say("the checkpoint has no pooler; it starts untrained", config.quiet)
+    if config.initialise == "random":
+        seed_initial_weights(config.seed)
+        labelled = [data.labels] if head_name in LABELLED else []
+        model = type(model)(model.config, *labelled, **head_options)
+        head = "fresh"
+    if task.start is not None:
+        task.start(model, data.train, head != "kept")
+    reinitialise(model, config.reinitialise_layers, config.seed)
+    freeze(model, config.freeze_layers, config.freeze_embeddings)
+    return model, head
+
+
+def read_data(config: FinetuneConfig, task: Task) -> Data:
     """Reads the examples, holds some out as dev where no dev file is given, and cuts to a number.
 
     The head's labels are those of the whole training file, whatever part of it is trained on.
@@ -220,6 +256,10 @@ def read_data(config: FinetuneConfig, task: Task) -> _Data:
         train_file = Path(config.train or "")
         dev_file = Path(config.dev) if config.dev else None
     examples = task.read(train_file, columns)
+    if not any("".join(task.texts(example)).strip() for example in examples):
+        raise UserError(
+            f"all {len(examples)} texts of {train_file} are empty; name the column with --text"
+        )
     labels = task.labels(examples)
     kinds = [label for label, count in task.counts(examples).items() if count]
     if len(kinds) < task.least_labels:
@@ -237,7 +277,7 @@ def read_data(config: FinetuneConfig, task: Task) -> _Data:
                 "every label needs training examples"
             )
     else:
-        dev_rows = held_out_rows(len(examples), config.dev_share, config.seed)
+        dev_rows = held_out_rows(len(examples), config.dev_share, _split_seed(config))
         dev = [examples[row] for row in dev_rows]
         out = set(dev_rows)
         examples = [example for row, example in enumerate(examples) if row not in out]
@@ -259,7 +299,7 @@ def read_data(config: FinetuneConfig, task: Task) -> _Data:
             if path is not None:
                 more_dev[split.removeprefix("dev-")] = task.read(path, columns)
                 files.append(path)
-    return _Data(examples, dev, labels, dev_rows, files, more_dev)
+    return Data(examples, dev, labels, dev_rows, files, more_dev)
 
 
 def columns_of(config: FinetuneConfig) -> Columns:
@@ -296,26 +336,74 @@ def held_out_rows(examples: int, share: float, seed: int) -> list[int]:
     return sorted(int(row) for row in generator.permutation(examples)[:count])
 
 
-def train_options(config: FinetuneConfig, examples: int) -> TrainOptions:
-    """Steps and warm-up as in the reference release: int(examples * epochs / batch size)."""
-    steps = max(1, int(examples * config.epochs / config.batch_size))
+def training_source(
+    config: FinetuneConfig, task: Task, made: FeatureSet, model: nn.Module
+) -> TrainingSource:
+    """The training examples in steps and micro-batches, as the configuration wants them.
+
+    Raises UserError where a step of `batch_tokens` could not hold the longest sequence.
+    """
+    tokens_at_once = config.micro_batch_tokens
+    on_cpu = next(model.parameters()).device.type == "cpu"
+    if tokens_at_once is None and config.micro_batch_size is None and on_cpu:
+        tokens_at_once = task.micro_batch_tokens
+    if config.batch_tokens is None:
+        return TrainingSource(
+            made,
+            task.collate,
+            config.batch_size,
+            config.micro_batch_size or config.batch_size,
+            config.seed,
+            tokens_at_once,
+        )
+    longest = max(made.lengths)
+    if config.batch_tokens < longest:
+        raise UserError(
+            f"--batch-tokens {config.batch_tokens} is less than the {longest} tokens of the "
+            "longest training example; give more, or a shorter --sequence-length"
+        )
+    return TokenSource(
+        made,
+        task.collate,
+        config.batch_tokens,
+        tokens_at_once or config.batch_tokens,
+        config.seed,
+    )
+
+
+def train_options(config: FinetuneConfig, examples: int, tokens: int = 0) -> TrainOptions:
+    """Steps and warm-up as in the reference release: int(examples * epochs / batch size).
+
+    With `batch_tokens` the training examples' `tokens` are counted instead.
+    """
+    size, in_step = examples, config.batch_size
+    if config.batch_tokens is not None:
+        size, in_step = tokens, config.batch_tokens
+    steps = max(1, int(size * config.epochs / in_step))
+    evaluate_steps = config.evaluate_steps
+    if keeps_best(config) and not evaluate_steps:
+        evaluate_steps = math.ceil(steps / config.epochs)
     return TrainOptions(
         steps=steps,
         learning_rate=peak_rate(config),
         warmup_steps=int(steps * config.warmup),
+        schedule=config.schedule,
+        decay=config.decay,
+        reference_warmup=config.reference_warmup,
+        optimizer=config.optimizer,
         weight_decay=config.weight_decay,
+        layer_decay=config.layer_decay,
         precision=config.precision,
         seed=config.seed,
-        evaluate_steps=config.evaluate_steps,
+        evaluate_steps=evaluate_steps,
         checkpoint_steps=config.checkpoint_steps,
         quiet=config.quiet,
     )
 
 
-def _micro_batch_tokens(config: FinetuneConfig, task: Task, model: nn.Module) -> int | None:
-    """The task's own budget of tokens, on a CPU and where no micro-batch size is given."""
-    on_cpu = next(model.parameters()).device.type == "cpu"
-    return task.micro_batch_tokens if on_cpu and config.micro_batch_size is None else None
+def keeps_best(config: FinetuneConfig) -> bool:
+    """Whether the run ends with its best weights on dev instead of its last ones."""
+    return config.keep_best or config.patience > 0
 
 
 def peak_rate(config: FinetuneConfig) -> float:
@@ -354,7 +442,11 @@ def task_options(config: FinetuneConfig) -> TaskOptions:
     )
 
 
-def _same_inputs(run: Path, files: Sequence[Path]) -> None:
+def _split_seed(config: FinetuneConfig) -> int:
+    return config.seed if config.split_seed is None else config.split_seed
+
+
+def same_inputs(run: Path, files: Sequence[Path]) -> None:
     """Writes down what a run starts from; refuses to continue it from something else."""
     path = run / "inputs.json"
     inputs = {str(file): sha256(file) for file in files if file.is_file()}
@@ -371,7 +463,7 @@ def _same_inputs(run: Path, files: Sequence[Path]) -> None:
         partial.write_text(json.dumps(inputs, indent=2, ensure_ascii=False), encoding="utf-8")
 
 
-def _check(config: FinetuneConfig) -> None:
+def check(config: FinetuneConfig) -> None:
     """Refuses numbers that make no training."""
     if (config.data is None) == (config.train is None):
         raise UserError("give the examples either as --data FOLDER or as --train FILE")
@@ -379,6 +471,8 @@ def _check(config: FinetuneConfig) -> None:
         ("epochs", config.epochs),
         ("batch size", config.batch_size),
         ("micro-batch size", 1 if config.micro_batch_size is None else config.micro_batch_size),
+        ("number of tokens a step", 1 if config.batch_tokens is None else config.batch_tokens),
+        ("tokens at once", 1 if config.micro_batch_tokens is None else config.micro_batch_tokens),
         ("learning rate", peak_rate(config)),
         ("number of answer tokens", config.answer_tokens),
         ("number of best answers", config.n_best),
@@ -389,5 +483,17 @@ def _check(config: FinetuneConfig) -> None:
             raise UserError(f"the {name} is {value}; give one above 0")
     if not 0 <= config.warmup < 1:
         raise UserError(f"the warm-up is {config.warmup}; give a share from 0 to below 1")
+    if not 0 < config.decay <= 1:
+        raise UserError(f"the decay is {config.decay}; give a share above 0, at most 1")
+    if not 0 < config.layer_decay <= 1:
+        raise UserError(f"the layer decay is {config.layer_decay}; give one above 0, at most 1")
+    if config.reference_warmup and config.schedule not in ("linear", "cosine"):
+        raise UserError("the reference's warm-up goes with --schedule linear or cosine")
+    if config.batch_tokens is not None and config.micro_batch_size is not None:
+        raise UserError("with --batch-tokens give --micro-batch-tokens, not --micro-batch-size")
+    if config.micro_batch_tokens is not None and config.micro_batch_size is not None:
+        raise UserError("give --micro-batch-size or --micro-batch-tokens, not both")
+    if config.patience < 0:
+        raise UserError(f"the patience is {config.patience}; give 0 or more")
     if not 0 < config.dev_share < 1:
         raise UserError(f"the dev share is {config.dev_share}; give a share between 0 and 1")

@@ -100,6 +100,13 @@ def counts(examples: Sequence[WordsExample]) -> dict[str, int]:
     return {label: found[label] for label in LABELS}
 
 
+def blind(
+    examples: Sequence[WordsExample], labels: Sequence[str]
+) -> list[list[SegmentedPrediction]]:
+    """Every character a word."""
+    return [[SegmentedPrediction(example.words) for example in examples]]
+
+
 SEGMENTATION = replace(
     TAGGING,
     name="segmentation",
@@ -116,5 +123,6 @@ SEGMENTATION = replace(
     metric=metric,
     record=record,
     counts=counts,
+    blind=blind,
     from_input=from_input,
 )

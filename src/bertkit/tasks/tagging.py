@@ -291,6 +291,15 @@ def counts(examples: Sequence[WordsExample]) -> dict[str, int]:
 
 ENDINGS = ("txt", "conll", "bio", "tsv", "conllu", "jsonl", "json", "parquet")
 
+
+def blind(examples: Sequence[WordsExample], labels: Sequence[str]) -> list[list[TagPrediction]]:
+    """Each tag on all words."""
+    return [
+        [TagPrediction(e.words, [label] * len(e.words), [], []) for e in examples]
+        for label in labels
+    ]
+
+
 TAGGING = Task(
     name="tagging",
     summary="a tag for each word, from your own CoNLL columns or lists",
@@ -311,6 +320,7 @@ TAGGING = Task(
     counts=counts,
     is_labelled=lambda example: bool(example.tags),
     main="f1",
+    blind=blind,
     least_labels=1,
 )
 

@@ -151,6 +151,8 @@ class Task:
             what is too long when `TaskOptions.long` says so; they are an array with a row for
             each window.
         feature_head: name of the head on frozen features, where the family has one.
+        blind: (examples, labels) -> the predictions of each way to answer all examples alike; a
+            model that scores no better has learned nothing. None where such answers score 0.
         least_labels: fewer kinds of labels in `counts` mean that there is nothing to learn.
         start: (model, training examples, whether the head is fresh) sets what the family wants of
             a model before training.
@@ -187,6 +189,7 @@ class Task:
     main: str
     merge: Merge | None = None
     feature_head: str | None = None
+    blind: Callable[[Sequence[Any], Sequence[str]], list[list[Any]]] | None = None
     least_labels: int = 2
     start: Callable[[nn.Module, Sequence[Any], bool], None] | None = None
     is_labelled: Callable[[Any], bool] = lambda example: True
