@@ -99,9 +99,9 @@ def our_step(task: str, options: argparse.Namespace) -> tuple[Callable[[list[int
     )
     from bertkit.tasks.registry import get_task
     from bertkit.text.tokenizer import Tokenizer
-    from bertkit.training.loop import update
     from bertkit.training.optimizer import make_optimizer
     from bertkit.training.precision import compute_dtype
+    from bertkit.training.update import Updater
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = folder_of(task, Path(options.data), Path(scratch))
@@ -113,13 +113,12 @@ def our_step(task: str, options: argparse.Namespace) -> tuple[Callable[[list[int
     made = entry.features(data.train, tokenizer, data.labels, task_options(config))
     how = train_options(config, len(made.features))
     set_compute_dtype(model.train(), compute_dtype(config.precision))
-    optimizer, source, steps = make_optimizer(model, how), None, itertools.count()
-    source = training_source(config, entry, made)
+    update = Updater(model, entry.objective, make_optimizer(model, how))
+    source, steps = training_source(config, entry, made, model), itertools.count()
 
     def step(rows: list[int]) -> float:
         source.rows = lambda step: rows  # type: ignore[method-assign]
-        batches = source.step(0)
-        return update(model, entry.objective, batches, optimizer, next(steps), how)["loss"][0]
+        return update(next(steps), source.share(0, 0, 1), how)["loss"][0]
 
     return step, len(made.features)
 

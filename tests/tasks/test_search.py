@@ -22,7 +22,7 @@ from bertkit.tasks.readers import TextExample, WordsExample
 from bertkit.tasks.registry import get_task
 from bertkit.tasks.runs import Ended, how_it_ended
 from bertkit.tasks.search import grid_points, score_of_chance, search
-from bertkit.training.loop import NotFiniteError
+from bertkit.training.update import NotFiniteError
 from tests.tasks.tiny import save_tiny, write_sentiment
 
 

@@ -28,7 +28,7 @@ from bertkit.tasks.task import FeatureSet, Scores, Task, TaskOptions
 from bertkit.tasks.windows import merge_softmax, text_windows
 from bertkit.text.tokenizer import Tokenizer, truncated_lengths
 from bertkit.training.batch import Batch
-from bertkit.training.loop import LossSums
+from bertkit.training.objective import LossSums
 
 ChoiceInput = tuple[str, list[str]] | tuple[str, str, list[str]]
 """What one may ask: a text and choices, or a text, a question on it and choices."""

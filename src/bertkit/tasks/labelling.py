@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from bertkit.tasks.batches import flat_inputs
 from bertkit.tasks.task import Features
 from bertkit.training.batch import Batch
-from bertkit.training.loop import LossSums
+from bertkit.training.objective import LossSums
 
 Logits = Callable[[nn.Module, Batch], Tensor]
 """(model, batch) -> [answers, labels]."""

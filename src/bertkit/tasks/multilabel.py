@@ -24,7 +24,7 @@ from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
 from bertkit.tasks.windows import merge_sigmoid
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
-from bertkit.training.loop import LossSums
+from bertkit.training.objective import LossSums
 
 THRESHOLD = 0.5
 

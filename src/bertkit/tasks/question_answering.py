@@ -37,7 +37,7 @@ from bertkit.tasks.squad_metrics import (
 from bertkit.tasks.task import Columns, FeatureSet, Scores, Task, TaskOptions
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
-from bertkit.training.loop import LossSums
+from bertkit.training.objective import LossSums
 
 DOC_STRIDE = 128
 """Tokens from the start of a window to the start of the next, as in the reference release."""

@@ -27,7 +27,7 @@ from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
 from bertkit.tasks.windows import merge_numbers
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
-from bertkit.training.loop import LossSums
+from bertkit.training.objective import LossSums
 
 OUTPUT = "score"
 """The name of the one output in the checkpoint."""

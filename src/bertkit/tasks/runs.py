@@ -29,7 +29,7 @@ from bertkit.files import writing
 from bertkit.interrupts import interrupting
 from bertkit.tasks.config import FinetuneConfig
 from bertkit.tasks.finetune import finetune
-from bertkit.training.loop import NotFiniteError
+from bertkit.training.update import NotFiniteError
 from bertkit.workers import parallel_map, processors
 
 Engine = Literal["processes", "ray"]

@@ -26,7 +26,7 @@ from torch import nn
 from bertkit.tasks.config import Long, WindowMean
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
-from bertkit.training.loop import Objective
+from bertkit.training.objective import Objective
 
 Merge = Callable[[np.ndarray, WindowMean], np.ndarray]
 
