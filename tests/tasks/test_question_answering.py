@@ -391,3 +391,15 @@ def test_a_step_is_computed_by_a_budget_of_tokens_and_loses_no_window(tiny_token
         assert all(part.inputs.tokens <= 100 for part in parts)
         assert sum(part.inputs.tokens for part in parts) == one.inputs.tokens
         assert sum(part.inputs.sequences for part in parts) == 32
+
+
+def test_ones_own_squad_file_needs_no_task_named(checkpoint, tmp_path):
+    from bertkit.tasks.own_data import resolve
+
+    write_squad(tmp_path / "train.json", 5, 1)
+    rows = [{"context": "a", "question": "b", "answers": {"text": ["a"], "answer_start": [0]}}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for data in (tmp_path / "train.json", tmp_path / "rows.jsonl"):
+        found = resolve(FinetuneConfig(str(checkpoint), "out", data=str(data), quiet=True))
+        assert (found.task, found.train) == ("question-answering", str(data))
+        assert QUESTION_ANSWERING.read(data, Columns(found.text, found.pair, found.label))
