@@ -143,6 +143,41 @@ def test_the_families_answer_in_python(runs):
         chooser.predict(["no choices"])
 
 
+def test_prices_are_learned_as_well_as_stars_and_the_file_holds_prices(
+    checkpoint, tiny_tokenizer, tmp_path
+):
+    def priced(count: int, seed: int) -> list[dict[str, Any]]:
+        rows = scored_rows(count, seed)
+        return [row | {"score": 300_000 + 50_000 * row["score"]} for row in rows]
+
+    data = write(tmp_path, priced)
+    run = tmp_path / "run"
+    result = finetune(config(checkpoint, run, data=str(data), task="regression", label="score"))
+    assert result.metrics["spearman"] > 0.9
+    assert result.metrics["rmse"] < 20_000
+    saved = bertkit.load(run)
+    assert saved.model.scale == 1
+    again = [one.score for one in saved.predict(["good new good", "bad old"])]
+    assert again[0] > 300_000 > again[1]
+    kept = finetune(
+        config(run, tmp_path / "on", data=str(data), task="regression", label="score", epochs=0.05)
+    )
+    assert kept.head == "kept" and kept.metrics["spearman"] > 0.85
+
+
+def test_a_regressions_scale_rounds_nothing(tiny_tokenizer):
+    torch.manual_seed(0)
+    kind = MODELS["regression"]
+    model, other = (kind(tiny_config(tiny_tokenizer), ["score"]) for _ in range(2))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    model.rescale(2.0**15)
+    other.rescale(2.0**-3)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    other.load_state_dict(model.state_dict())
+    assert all(torch.equal(before[name], value) for name, value in other.state_dict().items())
+    assert not torch.equal(model.classifier.dense.weight, other.classifier.dense.weight)
+
+
 def test_choices_of_one_question_stay_in_one_micro_batch(tiny_tokenizer):
     task = TASKS["multiple-choice"]
     generator = random.Random(3)
@@ -204,6 +239,9 @@ def test_squared_error_and_binary_cross_entropy_are_summed_with_their_counts(tin
     found = model(batch.inputs)[:, 0]
     loss = regression.objective(model, batch).losses["score"]
     torch.testing.assert_close(loss, ((found - 2.5) ** 2).sum())
+    model.rescale(4.0)
+    loss = regression.objective(model, batch).losses["score"]
+    torch.testing.assert_close(loss, ((found - 2.5) ** 2).sum() / 16)
     assert regression.objective.counts(batch) == {"score": 3}
 
     several = TASKS["multi-label"]

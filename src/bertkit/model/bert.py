@@ -6,8 +6,9 @@ Every model has `.config`, `.encoder`, `.labels` (empty for pre-training) and a 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -142,9 +143,41 @@ class ClassificationModel(nn.Module):
 
 
 class RegressionModel(ClassificationModel):
-    """The same layers; the one output is a number (its name is the one label)."""
+    """The same layers; the one output is a number (its name is the one label).
+
+    In training the number is `scale` times the layer's output, so that numbers of any size are
+    learned at the same pace. The scale is a power of two, which rounds nothing, and stays inside:
+    `state_dict` gives and takes the weights of the number itself.
+    """
 
     head = "regression"
+    scale = 1.0
+
+    def forward(self, batch: FlatBatch) -> Tensor:
+        """The number for each sequence, [sequences, 1]."""
+        return super().forward(batch) * self.scale
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
+        values = super().state_dict(*args, **kwargs)
+        return values if self.scale == 1 else _scaled(values, self.scale)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        return super().load_state_dict(_scaled(state_dict, 1 / self.scale), *args, **kwargs)
+
+    def rescale(self, scale: float) -> None:
+        """Changes the scale, and the layer so that the number stays the same."""
+        with torch.no_grad():
+            for weights in self.classifier.parameters():
+                weights.mul_(self.scale / scale)
+        self.scale = scale
+
+
+def _scaled(state: Mapping[str, Any], scale: float) -> dict[str, Any]:
+    """A state with the classifier's weights times `scale`."""
+    return {
+        name: value * scale if name.startswith("classifier.") else value
+        for name, value in state.items()
+    }
 
 
 class MultiLabelModel(ClassificationModel):

@@ -106,11 +106,13 @@ def read_commonsenseqa(path: Path, columns: Columns) -> list[ChoiceExample]:
 def read_c3(path: Path, columns: Columns) -> list[ChoiceExample]:
     """C3's JSON; of m-train.json (mixed genre) and d-train.json (dialogues) both are read."""
     if is_hub(path):
-        rows = (
-            (row, ("\n".join(row["context"]), row["question"], row["choice"], row["answer"], ""))
-            for row in read_records(path)
-        )
-        return _examples(path, columns, rows)
+
+        def parts_of(row: Record) -> Parts:
+            lines = value_of(row, ("context",), "--text")
+            context = "\n".join(lines) if isinstance(lines, list) else str(lines)
+            return context, _text(row, "question"), _list(row, "choice"), row.get("answer"), ""
+
+        return _examples(path, columns, ((row, parts_of(row)) for row in read_records(path)))
     paths = [path]
     twin = path.with_name(path.name.replace("m-", "d-", 1))
     if path.name.startswith(("m-", "c3-m-")) and twin.is_file():

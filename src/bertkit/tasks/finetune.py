@@ -30,6 +30,7 @@ from torch import nn
 from bertkit.errors import UserError
 from bertkit.files import sha256, writing, writing_into
 from bertkit.formats.huggingface import LoadedCheckpoint, load_checkpoint, save_checkpoint
+from bertkit.model.bert import LABELLED
 from bertkit.model.config import dropout_rates
 from bertkit.progress import say
 from bertkit.report.card import write_card
@@ -131,7 +132,11 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         say("the checkpoint has no pooler; it starts untrained", config.quiet)
     if config.initialise == "random":
         seed_initial_weights(config.seed)
-        model = type(model)(model.config, data.labels, **head_options)
+        named = [data.labels] if task.head in LABELLED else []
+        model = type(model)(model.config, *named, **head_options)
+        head = "fresh"
+    if task.start is not None:
+        task.start(model, data.train, head != "kept")
     run = Path(config.output)
     claim(run, config, "finetune.yaml", MAY_CHANGE)
     _same_inputs(run, [Path(config.checkpoint, "model.safetensors"), *data.files])

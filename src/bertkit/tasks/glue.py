@@ -187,12 +187,15 @@ QQP = classes(
     submit="QQP",
 )
 
+STSB_LAYOUT = replace(PAIR, label=("score", "label"), without=frozenset({"-1", "-1.0"}))
+"""The hub writes -1 where a score is not known."""
+
 STSB = replace(
     REGRESSION,
     name="sts-b",
     summary="STS-B of GLUE: how alike two English sentences are, from 0 to 5",
     files=tsv(),
-    read=partial(read_scores, layout=replace(PAIR, label=("score", "label"))),
+    read=partial(read_scores, layout=STSB_LAYOUT),
     submission=partial(score_submission, "STS-B"),
 )
 

@@ -63,9 +63,9 @@ class Layout:
 
     Attributes:
         names: label in the file -> the name it goes by. Where given, other labels are refused.
-        without: values of the label that say that there is none: such rows are passed over.
+        without: values of the label that say that there is none: such rows are passed over, or
+            answered where they need no label.
         id: columns of the example's name.
-        optional_pair: whether a table may lack the second text.
         form: what the file does not say itself.
     """
 
@@ -125,6 +125,8 @@ def read_table(
             return ""
         label = plain_text(value).strip() if value != "" else ""
         if label in layout.without:
+            if columns.unlabeled:
+                return ""
             passed_over.add(row.where, label)
             return None
         if not label and not columns.unlabeled:
@@ -161,6 +163,8 @@ def read_scores(
     for row, text, pair in text_rows(path, layout, columns):
         value = gold(row, layout, columns)
         label = "" if value is None else plain_text(value).strip()
+        if columns.unlabeled and label in layout.without:
+            label = ""
         if (label or not columns.unlabeled) and as_number(label) is None:
             mistakes.add(row.where, f"the score '{label}' is not a finite number")
         examples.append(TextExample(text, pair, label, id=_id(row, layout)))

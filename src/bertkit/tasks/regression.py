@@ -1,19 +1,24 @@
 """Regression: one number for a text or a pair (as STS-B), by squared error on the pooled output.
 
-The sequence is classification's; the model's one output is the number itself.
+The sequence is classification's; the model's one output is the number itself. A fresh head starts
+at the mean of the training scores, and learns in units of about their standard deviation: so prices
+are learned as well as stars, and the first steps are not spent on the mean.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean, pstdev
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from bertkit.model.bert import RegressionModel
 from bertkit.tasks.batches import flat_inputs
 from bertkit.tasks.classification import text_of, text_units, texts
 from bertkit.tasks.metrics import correlation_scores
@@ -57,15 +62,31 @@ def collate(features: Sequence[Features]) -> Batch:
     return Batch(flat_inputs(features), {"scores": torch.tensor(scores, dtype=torch.float32)})
 
 
+def start(model: nn.Module, examples: Sequence[TextExample], fresh: bool) -> None:
+    """Sets the model's scale to the power of two nearest to the scores' standard deviation, and a
+    fresh head's bias to their mean."""
+    assert isinstance(model, RegressionModel)
+    scores = [float(example.label) for example in examples]
+    deviation = pstdev(scores)
+    model.rescale(2.0 ** round(math.log2(deviation)) if deviation else 1.0)
+    if fresh:
+        head = model.classifier.dense
+        with torch.no_grad():
+            head.weight.mul_(model.scale)  # it was drawn for a number near 1
+            head.bias.fill_(fmean(scores) / model.scale)
+
+
 class ScoreObjective:
-    """Squared error."""
+    """Squared error, in units of the model's scale."""
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return {"score": batch.targets["scores"].numel()}
 
     def __call__(self, model: nn.Module, batch: Batch) -> LossSums:
+        assert isinstance(model, RegressionModel)
         found = model(batch.inputs).squeeze(1).float()  # [sequences]
-        return LossSums({"score": (found - batch.targets["scores"]).square().sum()})
+        errors = (found - batch.targets["scores"]) / model.scale
+        return LossSums({"score": errors.square().sum()})
 
 
 def outputs(model: nn.Module, batch: Batch, features: Sequence[Features]) -> list[np.ndarray]:
@@ -133,4 +154,5 @@ REGRESSION = Task(
     is_labelled=lambda example: bool(example.label),
     main="spearman",
     merge=merge_numbers,
+    start=start,
 )

@@ -144,6 +144,8 @@ class Task:
             each window.
         feature_head: name of the head on frozen features, where the family has one.
         least_labels: fewer kinds of labels in `counts` mean that there is nothing to learn.
+        start: (model, training examples, whether the head is fresh) sets what the family wants of
+            a model before training.
         is_labelled: example -> whether it says what is right.
         from_input: (input, tokenizer) -> an example without labels, where the task takes other
             inputs than texts, pairs of them and words (see `inference/load.py`).
@@ -173,6 +175,7 @@ class Task:
     merge: Merge | None = None
     feature_head: str | None = None
     least_labels: int = 2
+    start: Callable[[nn.Module, Sequence[Any], bool], None] | None = None
     is_labelled: Callable[[Any], bool] = lambda example: True
     from_input: Callable[[Any, Tokenizer], Any] | None = None
     submission: Callable[[Sequence[Any], Sequence[Any], str], dict[str, str]] | None = None
