@@ -10,6 +10,8 @@ import torch
 
 from bertkit.errors import UserError
 from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
+from bertkit.journey.config import InspectConfig
+from bertkit.journey.inspect import inspect
 from bertkit.model.batch import FlatBatch
 from bertkit.model.bert import TaggingModel
 from bertkit.model.bilstm import BiLstmTaggingModel
@@ -106,6 +108,9 @@ def test_a_saved_tagger_comes_back_and_names_its_features(tmp_path: Path):
     }
     loaded = load_checkpoint(tmp_path)
     assert (loaded.missing, loaded.unexpected) == ([], [])
+    told = str(inspect(InspectConfig(str(tmp_path))))
+    assert f"{sum(value.numel() for value in model.parameters()):,}" in told
+    assert "bilstm-tagging on second-to-last, size 12" in told
     before, after = model.state_dict(), loaded.model.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)

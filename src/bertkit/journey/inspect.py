@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import UserError
 from bertkit.journey.config import InspectConfig
 from bertkit.model.config import SIZES, ModelConfig, model_config
-from bertkit.model.parameters import ParameterTable, parameter_table
+from bertkit.model.parameters import ParameterRow, ParameterTable, parameter_table
 
 if TYPE_CHECKING:
     from bertkit.corpus.format import CorpusSplit
@@ -362,6 +362,11 @@ def _checkpoint(config: InspectConfig, path: Path) -> InspectResult:
         )
     sizes: ModelConfig = model.config
     table = parameter_table(sizes, model.head, len(model.labels))
+    head = model.head
+    if options := getattr(model, "head_options", None):  # a head without a formula: counted
+        count = sum(value.numel() for value in model.tagger.parameters())
+        table = replace(table, heads=[ParameterRow(head, "", count)])
+        head += f" on {options['features']}, size {options['lstm_size']}"
     facts: dict[str, Any] = {
         "head": model.head,
         "labels": list(model.labels),
@@ -373,7 +378,7 @@ def _checkpoint(config: InspectConfig, path: Path) -> InspectResult:
     lines = [
         *_sizes(sizes),
         ("parameters", f"{table.total:,}, of them the encoder {table.encoder_total:,}"),
-        ("head", model.head),
+        ("head", head),
     ]
     if model.labels:
         shown = ", ".join(model.labels[:_SHOWN_LABELS])

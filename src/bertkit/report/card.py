@@ -43,9 +43,7 @@ EXAMPLES = {
     "text-classification": 'model.predict(["a text"])',
     "token-classification": 'model.predict(["Jim Henson was a puppeteer"])',
     "question-answering": 'model.predict([{"question": "Who?", "context": "Jim Henson did."}])',
-    "multiple-choice": (
-        'model.predict([{"context": "The sky is", "choices": ["blue.", "a verb."]}])'
-    ),
+    "multiple-choice": ('model.predict([("The sky is", ["blue.", "a verb."])])'),
 }
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy")
 FILES = frozenset({"checkpoint", "data", "train", "dev", "test", "output"})

@@ -37,16 +37,17 @@ NAMES = {
     "f1": "F1",
     "macro_f1": "macro F1",
     "micro_f1": "micro F1",
-    "exact": "exact match",
     "exact_match": "exact match",
-    "rmse": "root mean squared error",
-    "matthews": "Matthews correlation",
-    "pearson": "Pearson correlation",
-    "spearman": "Spearman correlation",
+    "rmse": "RMSE",
+    "matthews": "Matthews",
+    "pearson": "Pearson",
+    "spearman": "Spearman",
 }
 """Keys of metrics -> what they are called; others lose their underscores."""
-NO_SHARES = frozenset({"rmse", "loss", "learning_rate", "gradient_norm", "tokens_per_second"})
-_NOT_METRICS = frozenset({"kind", "step", "seconds", "tokens"})
+NO_SHARES = frozenset({"matthews", "pearson", "spearman", "rmse", "loss", "learning_rate"})
+_NOT_METRICS = frozenset(
+    {"kind", "step", "seconds", "tokens", "learning_rate", "gradient_norm", "tokens_per_second"}
+)
 
 
 def write_finetuning_report(run: Path) -> Path:
@@ -101,8 +102,13 @@ def metric_name(key: str) -> str:
 
 
 def metric_value(key: str, value: float) -> str:
-    """A metric as people read it: shares in per cent."""
-    return f"{value:.4f}" if key in NO_SHARES else percent(value, 2)
+    """A metric as people read it: shares in per cent, others as they are."""
+    return percent(value, 2) if is_share(key) else f"{value:.4f}"
+
+
+def is_share(key: str) -> bool:
+    """Whether a metric is a share: correlations, errors and thresholds are none."""
+    return key.split("-")[0] not in NO_SHARES and not key.endswith("_thresh")
 
 
 def learning_figures(records: Sequence[Record]) -> list[Html]:
@@ -113,14 +119,14 @@ def learning_figures(records: Sequence[Record]) -> list[Html]:
             keys += [
                 key
                 for key, value in record.items()
-                if is_number(value) and key not in _NOT_METRICS | NO_SHARES | set(keys)
+                if is_number(value) and key not in _NOT_METRICS | set(keys)
             ]
     keys = [key for key in keys if not key.endswith("_loss")] + ["learning_rate"]
     figures = []
     for key in keys:
         points = sum(is_number(record.get(key)) for record in records)
         if points > 1:
-            shares = key not in NO_SHARES
+            shares = is_share(key)
             title = metric_name(key)[:1].upper() + metric_name(key)[1:]
             figures.append(
                 metric_figure(
@@ -151,17 +157,16 @@ def _numbers(summary: dict[str, Any]) -> list[tuple[str, str]]:
 def _label_table(rows: Sequence[dict[str, Any]]) -> list[Html]:
     if not rows:
         return []
-    shares = ("precision", "recall", "f1")
     columns = [key for key in rows[0] if key != "label"]
     body = [
         [
             str(row["label"]),
-            *(f"{100 * row[key]:.2f}" if key in shares else count(row[key]) for key in columns),
+            *(count(row[key]) if key == "count" else f"{100 * row[key]:.2f}" for key in columns),
         ]
         for row in rows
     ]
-    header = ["Label", *(metric_name(key).capitalize() for key in columns)]
-    return [table(header, body, numbers=range(1, len(header)), caption="In per cent, on dev.")]
+    header = ["Label", *(metric_name(key) for key in columns)]
+    return [table(header, body, numbers=range(1, len(header)), caption="In per cent.")]
 
 
 def _data(data: dict[str, Any]) -> list[Html]:
