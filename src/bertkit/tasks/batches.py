@@ -87,8 +87,9 @@ class TokenSource(TrainingSource):
     Laid end to end, the sequences of the stream are cut at every multiple of `batch_tokens`; a
     step has those that begin between two cuts. So its place follows from its number.
 
-        sequences   aaaaabbbcccccccdddeee...     batch_tokens 8
-        steps       |ab      |c      |de...      c begins at 8, d at 15, in step 1 too
+        sequences   aaaaabbbcccccccdddeeeeee    batch_tokens 8
+        cuts        |       |       |
+        steps       a b     c d     e ...
 
     Args:
         batch_tokens: tokens a step, at least those of the longest sequence, so that no step is
