@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -428,3 +429,17 @@ def test_one_document_is_refused_for_a_random_next_only(
     for objective in ("mlm", "mlm+sop", "ltr"):
         run = tmp_path / objective
         assert pretrain(configuration(tmp_path / "corpus", run, objective=objective, steps=2))
+
+
+def test_a_changed_byte_in_the_corpus_is_found_before_the_start(
+    corpus: Path, tmp_path: Path
+) -> None:
+    copied = tmp_path / "corpus"
+    shutil.copytree(corpus, copied)
+    shard = max((copied / "shards").rglob("*"), key=lambda path: path.stat().st_size)
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    with pytest.raises(UserError, match=f"{shard.name}: damaged"):
+        pretrain(configuration(copied, tmp_path / "run"))
+    assert not (tmp_path / "run").exists()

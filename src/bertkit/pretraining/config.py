@@ -170,6 +170,7 @@ class PretrainConfig:
         1, help="threads that build batches in the background; 0: between the steps"
     )
     seed: int = option(0, help="of pairs, masks, dropout and initial weights")
+    verify: bool = option(True, help="read the corpus and compare its checksums before the start")
     allow_changes: bool = option(
         False, help="continue a run with other options than it was started with"
     )

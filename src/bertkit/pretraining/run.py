@@ -53,7 +53,7 @@ from bertkit.training.processes import Processes, joined
 
 MAY_CHANGE = frozenset(
     {
-        *("workers", "quiet", "keep_checkpoints", "keep_best", "output"),
+        *("workers", "quiet", "keep_checkpoints", "keep_best", "output", "verify"),
         *("allow_changes", "dry_run", "preset", "shard_optimizer"),
         "from_checkpoint",  # where it lies; its weights have to stay (facts.py)
     }
@@ -134,6 +134,8 @@ def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | 
     processes.all(lambda: _check(config, Corpus.open(config.corpus)))
     corpus = Corpus.open(config.corpus)
     processes.all(lambda: _same_corpus(processes, corpus))
+    if config.verify and not config.dry_run:
+        processes.all(lambda: corpus.verify() if processes.local == 0 else None)
     tokenizer = corpus.tokenizer()
     tell_of_words(config, corpus.splits["train"], tokenizer)
     start = make_start(config, tokenizer)

@@ -45,11 +45,13 @@ class Processes:
         rank: this one's number, from 0.
         count: how many there are.
         device: where this one computes.
+        local: this one's number on its machine, from 0.
     """
 
     rank: int
     count: int
     device: torch.device
+    local: int = 0
 
     @property
     def leads(self) -> bool:
@@ -134,9 +136,9 @@ def joined() -> Iterator[Processes]:
     if count == 1:
         yield alone()
         return
-    device = torch.device("cpu")
+    device, local = torch.device("cpu"), int(os.environ.get("LOCAL_RANK", "0"))
     if torch.cuda.is_available():
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        device = torch.device("cuda", local)
         torch.cuda.set_device(device)
     store, _, _ = next(torch.distributed.rendezvous("env://", timeout=PATIENCE))
     # torchrun may start everyone again; what the earlier ones said is not heard.
@@ -152,7 +154,7 @@ def joined() -> Iterator[Processes]:
         f"place/{rank}", f"process {rank} of {count} (pid {os.getpid()} on {socket.gethostname()})"
     )
     try:
-        yield Processes(rank, count, device)
+        yield Processes(rank, count, device, local)
     except (UserError, Interrupted) as error:
         store.set(f"error/{rank}", str(error))
         if rank and _heard(store, "error/0") == str(error):
