@@ -194,6 +194,7 @@ def test_transformers_finds_every_weight_and_computes_the_same(
             "question-answering",
             ["pooler.dense.weight", "pooler.dense.bias"],
         ),
+        ("BertForNextSentencePrediction", "encoder", []),
     ],
 )
 def test_what_transformers_writes_is_read(
@@ -222,7 +223,7 @@ def test_what_transformers_writes_is_read(
     for part in missing:
         assert any(part in name for name in loaded.missing)
     assert bool(loaded.missing) == bool(missing)
-    assert bool(loaded.unexpected) == (kind == "BertForQuestionAnswering")
+    assert bool(loaded.unexpected) == (kind == "BertForNextSentencePrediction")
     batch = random_batch([9, 30, 4], 120)
     model: Any = loaded.model.eval()
     with torch.no_grad():
