@@ -12,8 +12,6 @@ twice.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,48 +20,19 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from bertkit.errors import UserError
+from bertkit.formats.assembly import (
+    TIED,
+    LoadedCheckpoint,
+    Naming,
+    Stored,
+    StoredTensor,
+    assemble,
+    named_tensors,
+)
+from bertkit.formats.configuration import config_values, named_head, read_config, write_config
 from bertkit.formats.weights import WEIGHTS, read_weights
-from bertkit.model.bert import MODELS
-from bertkit.model.config import ModelConfig
-from bertkit.model.layers import truncated_normal_, uninitialised
 
 CONFIG = "config.json"
-
-CONFIG_KEYS = {
-    "vocab_size": "vocab_size",
-    "hidden_size": "hidden_size",
-    "layers": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "intermediate_size": "intermediate_size",
-    "max_positions": "max_position_embeddings",
-    "segment_types": "type_vocab_size",
-    "hidden_dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
-    "layer_norm_eps": "layer_norm_eps",
-    "initializer_range": "initializer_range",
-    "pad_id": "pad_token_id",
-    "position_init": "position_init",
-}
-"""Fields of ModelConfig and their keys in config.json; the activation has a table of its own."""
-
-ACTIVATION_NAMES = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}
-_ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "relu": "relu",
-}
-
-ARCHITECTURES = {
-    "encoder": "BertModel",
-    "pretraining": "BertForPreTraining",
-    "classification": "BertForSequenceClassification",
-    "tagging": "BertForTokenClassification",
-}
-"""The class that a head is in transformers."""
-
-_HEADS = {name: head for head, name in ARCHITECTURES.items()} | {"BertForMaskedLM": "pretraining"}
 
 EMBEDDING_NAMES = {
     "embeddings.token": "embeddings.word_embeddings.weight",
@@ -97,24 +66,8 @@ HEAD_NAMES = {
     "classifier.dense.weight": "classifier.weight",
     "classifier.dense.bias": "classifier.bias",
 }
-_TIED = "masked_lm.embeddings"
-"""The output layer, which is the token embeddings."""
 _DECODER = "cls.predictions.decoder.weight"
-
-
-@dataclass
-class LoadedCheckpoint:
-    """A model from a file, and where the file and the model differ.
-
-    Attributes:
-        model: with the file's weights.
-        missing: weights (by their names in the file) that the file lacks; they start fresh.
-        unexpected: tensors of the file that the model has no place for, as another task's head.
-    """
-
-    model: nn.Module
-    missing: list[str]
-    unexpected: list[str]
+_BIAS = HEAD_NAMES["masked_lm.bias"]
 
 
 def file_names(own: str) -> tuple[str, ...]:
@@ -130,6 +83,9 @@ def file_names(own: str) -> tuple[str, ...]:
     return tuple(f"bert.encoder.layer.{number}.{one}.{kind}" for one in layers)
 
 
+NAMING = Naming(file_names)
+
+
 def save_checkpoint(model: nn.Module, directory: str | Path) -> None:
     """Writes config.json and model.safetensors into an existing directory.
 
@@ -137,40 +93,23 @@ def save_checkpoint(model: nn.Module, directory: str | Path) -> None:
     tokenizer's files are written beside it by `Tokenizer.save`.
     """
     directory = Path(directory)
-    tensors: dict[str, Tensor] = {}
-    for own, value in model.state_dict().items():
-        if own == _TIED:
-            continue
-        names = file_names(own)
-        value = value.detach().to("cpu", torch.float32)
-        for name, part in zip(names, value.chunk(len(names)), strict=True):
-            tensors[name] = part.contiguous()
+    tensors = {
+        name: value.to("cpu", torch.float32).contiguous()
+        for name, value in named_tensors(model, NAMING).items()
+    }
     if model.head == "encoder":  # transformers' bare model has no prefix
         tensors = {name.removeprefix("bert."): value for name, value in tensors.items()}
     save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
-    text = json.dumps(_config_of(model), indent=2, ensure_ascii=False)
-    (directory / CONFIG).write_text(text + "\n", encoding="utf-8")
-
-
-def _config_of(model: nn.Module) -> dict[str, Any]:
-    config: ModelConfig = model.config  # type: ignore[assignment]
-    labels: list[str] = model.labels  # type: ignore[assignment]
-    values: dict[str, Any] = {
-        "architectures": [ARCHITECTURES[str(model.head)]],
+    values = config_values(model) | {
         "model_type": "bert",
         "dtype": "float32",
-        "hidden_act": ACTIVATION_NAMES[config.activation],
         "position_embedding_type": "absolute",
         "tie_word_embeddings": True,
     }
-    values |= {key: getattr(config, field) for field, key in CONFIG_KEYS.items()}
-    if labels:
-        values["id2label"] = {str(number): label for number, label in enumerate(labels)}
-        values["label2id"] = {label: number for number, label in enumerate(labels)}
     if model.head == "classification":
-        one = len(labels) == 1
+        one = len(values["id2label"]) == 1
         values["problem_type"] = "regression" if one else "single_label_classification"
-    return values
+    write_config(values, directory / CONFIG)
 
 
 def load_checkpoint(
@@ -200,166 +139,35 @@ def load_checkpoint(
         raise UserError(
             f"no checkpoint at {directory}; give a directory with {CONFIG} and {WEIGHTS}"
         )
-    values = _read_config(directory / CONFIG)
+    values = read_config(directory / CONFIG)
     file, tensors = read_weights(directory)
-    stored = _model_config(values, directory / CONFIG)
-    config = replace(stored, **config_changes)
-    if config.vocab_size > stored.vocab_size:
-        _add_tokens(tensors, config)
-    file_head = _head_of(values, tensors)
-    head = head or file_head
-    if head not in MODELS:
-        raise UserError(f"no head '{head}'; choose one of {', '.join(MODELS)}")
-    file_labels = _labels(values, directory / CONFIG) or _numbered_labels(tensors)
-    if labels is None:
-        labels = file_labels
-    foreign: list[str] = []
-    if head != file_head or not _same_labels(labels, file_labels):
-        foreign = [name for name in tensors if name.startswith("classifier.")]
-    tensors = {name: value for name, value in tensors.items() if name not in foreign}
-    labelled = head in ("classification", "tagging")
-    if labelled and not labels:
-        raise UserError(f"{directory} names no labels for a {head} head; give its labels")
-    with uninitialised():
-        model = MODELS[head](config, labels) if labelled else MODELS[head](config)
-    missing = _fill(model, tensors, file)
-    return LoadedCheckpoint(model, missing, sorted([*tensors, *foreign]))
+    decoder = tensors.pop(_DECODER, None)
+    stored = Stored(
+        directory=directory,
+        file=file,
+        config_file=directory / CONFIG,
+        values=values,
+        head=named_head(values) or ("pretraining" if _BIAS in tensors else "encoder"),
+        tensors={name: _in_memory(value) for name, value in tensors.items()},
+        naming=NAMING,
+    )
+    loaded = assemble(stored, head, labels, config_changes)
+    if decoder is not None:
+        _check_decoder(loaded, decoder, file)
+    return loaded
 
 
-def _add_tokens(tensors: dict[str, Tensor], config: ModelConfig) -> None:
-    """Lengthens what has a row for each token: random embeddings, a bias of zero."""
-    (embeddings,), (bias,) = map(file_names, ("encoder.embeddings.token", "masked_lm.bias"))
-    if embeddings in tensors:
-        old = tensors[embeddings]
-        new = torch.empty(max(0, config.vocab_size - len(old)), *old.shape[1:])
-        truncated_normal_(new, config.initializer_range)
-        for name in {embeddings, _DECODER} & tensors.keys():
-            tensors[name] = torch.cat([tensors[name], new.to(tensors[name].dtype)])
-    if bias in tensors:
-        old = tensors[bias]
-        tensors[bias] = torch.cat([old, old.new_zeros(max(0, config.vocab_size - len(old)))])
+def _in_memory(value: Tensor) -> StoredTensor:
+    return StoredTensor(tuple(value.shape), lambda: value)
 
 
-def _fill(model: nn.Module, tensors: dict[str, Tensor], file: Path) -> list[str]:
-    """Moves the file's tensors into an uninitialised model and starts those that it lacks.
-
-    Returns the names that it lacks; what is left in `tensors` found no place.
-    """
-    missing: list[str] = []
-    config: ModelConfig = model.config  # type: ignore[assignment]
-    state = model.state_dict()
-    state.pop(_TIED, None)
-    for own, value in state.items():
-        names = file_names(own)
-        absent = [name for name in names if name not in tensors]
-        if absent:
-            if own.startswith("encoder.") and not own.startswith("encoder.pooler."):
-                raise UserError(
-                    f"{file} lacks {absent[0]} of shape {_shape(value.chunk(len(names))[0])}; "
-                    "the file is not whole or not a BERT of this size: copy or export it again"
-                )
-            if value.dim() == 2:  # the others were made as they start
-                truncated_normal_(value, config.initializer_range)
-            missing.extend(absent)
-            continue
-        for name, part in zip(names, value.chunk(len(names)), strict=True):
-            given = tensors.pop(name)
-            if given.shape != part.shape:
-                raise UserError(
-                    f"{name} in {file} has shape {_shape(given)}, but by {CONFIG} it should be "
-                    f"{_shape(part)}; give the {CONFIG} that belongs to these weights"
-                )
-            part.copy_(given)
-    decoder = tensors.get(_DECODER)
-    if decoder is not None and _TIED in model.state_dict():
-        if not torch.equal(decoder.float(), state["encoder.embeddings.token"]):
-            raise UserError(
-                f"{_DECODER} in {file} is not the token embeddings; "
-                "only a masked LM with tied embeddings can be loaded"
-            )
-        del tensors[_DECODER]
-    return missing
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+def _check_decoder(loaded: LoadedCheckpoint, decoder: Tensor, file: Path) -> None:
+    """A second copy of the token embeddings must be one; a model without masked LM ignores it."""
+    table = loaded.model.state_dict().get(TIED)
+    if table is None:
+        loaded.unexpected = sorted([*loaded.unexpected, _DECODER])
+    elif decoder.dim() != 2 or not torch.equal(decoder.float(), table[: len(decoder)]):
         raise UserError(
-            f"no {CONFIG} in {path.parent}; give a directory that holds a BERT checkpoint"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {error}; copy or export it again") from error
-    if not isinstance(values, dict):
-        raise UserError(f"{path} is not a JSON object; copy or export it again")
-    kind = values.get("model_type", "bert")
-    if kind != "bert":
-        raise UserError(f"{path} describes a model of type '{kind}'; only 'bert' can be loaded")
-    if values.get("position_embedding_type", "absolute") != "absolute" or values.get("is_decoder"):
-        raise UserError(
-            f"{path} describes relative positions or a decoder; "
-            "only an encoder with absolute positions can be loaded"
+            f"{_DECODER} in {file} is not the token embeddings; "
+            "only a masked LM with tied embeddings can be loaded"
         )
-    return values
-
-
-def _model_config(values: dict[str, Any], path: Path) -> ModelConfig:
-    """The ModelConfig of a config.json; keys it lacks take the defaults where there are any."""
-    known: dict[str, Any] = {}
-    for field in fields(ModelConfig):
-        if field.name == "activation":
-            activation = values.get("hidden_act", "gelu")
-            if activation not in _ACTIVATIONS:
-                raise UserError(
-                    f"{path} names the activation '{activation}'; "
-                    f"known are {', '.join(_ACTIVATIONS)}"
-                )
-            known["activation"] = _ACTIVATIONS[activation]
-            continue
-        key = CONFIG_KEYS[field.name]
-        value = values.get(key)
-        if value is None:
-            if field.name in ("vocab_size", "hidden_size", "layers", "heads", "intermediate_size"):
-                raise UserError(f"{path} lacks '{key}'; copy or export it again")
-            continue
-        kinds = {"int": (int,), "float": (int, float)}.get(str(field.type), (str,))
-        if not isinstance(value, kinds) or isinstance(value, bool):
-            raise UserError(f"'{key}' in {path} is {value!r}, not a {field.type}; mend it")
-        known[field.name] = value
-    return ModelConfig(**known)
-
-
-def _head_of(values: dict[str, Any], tensors: dict[str, Tensor]) -> str:
-    """The head that config.json names; without a name, what the weights tell."""
-    architectures = values.get("architectures")
-    if isinstance(architectures, list) and architectures:
-        return _HEADS.get(str(architectures[0]), "encoder")
-    return "pretraining" if "cls.predictions.bias" in tensors else "encoder"
-
-
-def _labels(values: dict[str, Any], path: Path) -> list[str]:
-    """The labels in order, or none."""
-    names = values.get("id2label")
-    if not names:
-        return []
-    try:
-        return [str(names[str(number)]) for number in range(len(names))]
-    except (KeyError, TypeError):
-        raise UserError(
-            f"'id2label' in {path} does not number its labels from 0; mend it"
-        ) from None
-
-
-def _numbered_labels(tensors: dict[str, Tensor]) -> list[str]:
-    """LABEL_0, LABEL_1, ... for a classifier without names, as transformers calls them."""
-    weight = tensors.get("classifier.weight")
-    return [] if weight is None else [f"LABEL_{number}" for number in range(weight.shape[0])]
-
-
-def _same_labels(labels: list[str], file_labels: list[str]) -> bool:
-    """Whether a classifier's rows mean these labels; LABEL_0, LABEL_1 may mean anything."""
-    return file_labels in (labels, [f"LABEL_{number}" for number in range(len(labels))])
-
-
-def _shape(tensor: Tensor) -> str:
-    return f"{list(tensor.shape)}"
