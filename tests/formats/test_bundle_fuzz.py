@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import time
 import tracemalloc
 from pathlib import Path
@@ -19,8 +18,8 @@ from bertkit.model.config import ModelConfig
 from tests.formats.blocks import entry, plain_block, table_of, with_checksums
 
 MUTATIONS = 2500
-SECONDS_EACH = 2.0
-MEMORY = 64 << 20  # the checkpoint has 30 kB
+SECONDS_EACH = 2.0  # of the processor
+MEMORY = 64 << 20  # the checkpoint has 10 kB
 INDEX, DATA = "bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"
 
 
@@ -85,32 +84,29 @@ def mutated_index(index: bytes, draw: random.Random) -> bytes:
 
 @pytest.mark.slow
 def test_damaged_checkpoints_are_read_or_refused_in_one_line(tmp_path: Path) -> None:
-    config = ModelConfig(40, 16, 2, 2, 32, max_positions=16)
-    whole = tmp_path / "whole"
-    save_tensorflow(PretrainingModel(config), whole)
-    files = {path.name: path.read_bytes() for path in whole.iterdir()}
+    config = ModelConfig(20, 8, 1, 2, 16, max_positions=8)
+    save_tensorflow(PretrainingModel(config), tmp_path)
+    files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     draw, refused, slowest = random.Random(0), 0, 0.0
     tracemalloc.start()
     try:
         for number in range(MUTATIONS):
-            folder = tmp_path / "damaged"
-            shutil.copytree(whole, folder)
             name = draw.choice([INDEX, INDEX, INDEX, DATA, "bert_config.json", "checkpoint"])
             damaged = (mutated_index if name == INDEX else mutate)(files[name], draw)
-            (folder / name).write_bytes(damaged)
-            start = time.perf_counter()
+            (tmp_path / name).write_bytes(damaged)
+            start = time.process_time()
             try:
-                load_tensorflow(folder, optimizer=True)
-                bundle = Bundle(find_index(folder))
+                load_tensorflow(tmp_path, optimizer=True)
+                bundle = Bundle(find_index(tmp_path))
                 for tensor, entry_ in bundle.entries.items():
                     if entry_.readable:
                         bundle.read(tensor)
             except UserError as error:
                 refused += 1
                 assert "\n" not in str(error) and len(str(error)) < 2000, number
-            slowest = max(slowest, time.perf_counter() - start)
+            slowest = max(slowest, time.process_time() - start)
             assert slowest < SECONDS_EACH, f"mutation {number} took {slowest:.1f} s"
-            shutil.rmtree(folder)
+            (tmp_path / name).write_bytes(files[name])
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

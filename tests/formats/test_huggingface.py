@@ -424,7 +424,7 @@ def test_a_directory_without_weights_is_refused(pretrained: Path) -> None:
     refused(pretrained, "no weights in .* expected model.safetensors")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '"bert"', "\udcff"])
+@pytest.mark.parametrize("text", ["", "{", "[1]", '"bert"', "\udcff", "[" * 100_000])
 def test_a_broken_config_is_refused(pretrained: Path, text: str) -> None:
     (pretrained / "config.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     refused(pretrained, r"config\.json")

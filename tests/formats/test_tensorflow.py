@@ -292,6 +292,10 @@ def refused(directory: Path, says: str) -> None:
         ({"hidden_size": "32"}, "'hidden_size' in .* is '32', not a int"),
         ({"hidden_act": "swish"}, "names the activation 'swish'"),
         ({"num_attention_heads": 5}, "not a multiple of 5 heads"),
+        ({"num_hidden_layers": 10**9}, "lacks bert/encoder/layer_999999999/attention/self/query"),
+        ({"hidden_size": 10**12}, "word_embeddings in .* has shape"),
+        ({"intermediate_size": 10**12}, "intermediate/dense/kernel in .* has shape"),
+        ({"max_position_embeddings": 10**15}, "position_embeddings in .* has shape"),
     ],
 )
 def test_a_configuration_of_another_model_is_refused(

@@ -145,7 +145,7 @@ class Bundle:
                 data = np.fromfile(opened, np.uint8, entry.size, offset=entry.offset)
         except OSError as error:
             raise UserError(f"{file} cannot be read: {error.strerror}; copy it again") from error
-        if len(data) != entry.size or masked_crc32c(data) != entry.checksum:
+        if len(data) != entry.size or masked_crc32c(data.data) != entry.checksum:
             raise UserError(f"{name} in {file} does not agree with its checksum; copy it again")
         if not entry.size:
             return torch.empty(entry.shape, dtype=entry.dtype)
@@ -251,7 +251,7 @@ def write_bundle(prefix: str | Path, tensors: Mapping[str, Tensor]) -> None:
                     "convert it to float32"
                 )
             flat = tensor.detach().cpu().contiguous().reshape(-1)
-            data = flat.view(torch.uint8).numpy() if flat.numel() else np.empty(0, np.uint8)
+            data = flat.view(torch.uint8).numpy().data if flat.numel() else memoryview(b"")
             file.write(data)
             dimensions = b"".join(bytes_field(2, number_field(1, size)) for size in tensor.shape)
             entry = (

@@ -23,7 +23,7 @@ _WORD = np.dtype("<u4")
 _MASK_DELTA = 0xA282EAD8
 
 
-def crc32c(data: bytes | bytearray | memoryview | np.ndarray) -> int:
+def crc32c(data: bytes | bytearray | memoryview) -> int:
     """The CRC-32C of contiguous bytes."""
     view = memoryview(data).cast("B") if len(data) else memoryview(b"")
     start = len(view) % 4
@@ -35,7 +35,7 @@ def crc32c(data: bytes | bytearray | memoryview | np.ndarray) -> int:
     return _plain(state, words.tobytes()) ^ 0xFFFFFFFF
 
 
-def masked_crc32c(data: bytes | bytearray | memoryview | np.ndarray) -> int:
+def masked_crc32c(data: bytes | bytearray | memoryview) -> int:
     """The CRC-32C, rotated and shifted as it is stored beside the data that it is the sum of."""
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
