@@ -99,6 +99,8 @@ def parameter_table(
         ParameterRow(f"{name}'s LayerNorm", f"2·{hidden}", 2 * hidden),
         ParameterRow(f"{name}'s output bias", f"{config.vocab_size}", config.vocab_size),
     ]
+    if not config.tied:
+        heads.append(_table(f"{name}'s output", config.vocab_size, hidden))
     if not language_model:
         heads.append(ParameterRow("next sentence", f"2·{hidden} + 2", 2 * hidden + 2))
     return ParameterTable(encoder, heads)

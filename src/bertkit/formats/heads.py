@@ -1,0 +1,110 @@
+"""The heads as files know them: one row for each family of models, all that a format asks of it.
+
+A new head is one row of HEADS, and a row of HEAD_NAMES and GOOGLE_HEAD_NAMES for each of its
+parameters that is not there yet. Two heads may share names, as every classifier does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+HEAD_NAMES = {
+    "masked_lm.dense.weight": "cls.predictions.transform.dense.weight",
+    "masked_lm.dense.bias": "cls.predictions.transform.dense.bias",
+    "masked_lm.norm.weight": "cls.predictions.transform.LayerNorm.weight",
+    "masked_lm.norm.bias": "cls.predictions.transform.LayerNorm.bias",
+    "masked_lm.bias": "cls.predictions.bias",
+    "masked_lm.embeddings": "cls.predictions.decoder.weight",  # where it is not tied
+    "next_sentence.dense.weight": "cls.seq_relationship.weight",
+    "next_sentence.dense.bias": "cls.seq_relationship.bias",
+    "classifier.dense.weight": "classifier.weight",
+    "classifier.dense.bias": "classifier.bias",
+}
+"""The parameters of heads and their names in a Hugging Face file."""
+
+GOOGLE_HEAD_NAMES = {
+    "masked_lm.dense.weight": "cls/predictions/transform/dense/kernel",
+    "masked_lm.dense.bias": "cls/predictions/transform/dense/bias",
+    "masked_lm.norm.weight": "cls/predictions/transform/LayerNorm/gamma",
+    "masked_lm.norm.bias": "cls/predictions/transform/LayerNorm/beta",
+    "masked_lm.bias": "cls/predictions/output_bias",
+    "next_sentence.dense.weight": "cls/seq_relationship/output_weights",
+    "next_sentence.dense.bias": "cls/seq_relationship/output_bias",
+    "classifier.dense.weight": "output_weights",  # of run_classifier.py, as [labels, hidden]
+    "classifier.dense.bias": "output_bias",
+}
+"""The same and Google's variables; only a name that ends in /kernel is transposed there."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """A family of models in files.
+
+    Attributes:
+        name: of the family, a name in `bertkit.model.bert.MODELS`.
+        architecture: the class in transformers.
+        task: the beginning of the own names of its parameters that mean something to this task
+            only: they start fresh where a file is of another head, or of other labels.
+        labelled: whether the model is made with a list of labels.
+        problem: `problem_type` of config.json, where transformers knows one.
+    """
+
+    name: str
+    architecture: str
+    task: str | None = None
+    labelled: bool = False
+    problem: str | None = None
+
+
+HEADS = {
+    head.name: head
+    for head in (
+        Head("encoder", "BertModel"),
+        Head("pretraining", "BertForPreTraining"),
+        Head("masked-lm", "BertForMaskedLM"),
+        Head("left-to-right", "BertLMHeadModel"),
+        Head(
+            "classification",
+            "BertForSequenceClassification",
+            task="classifier.",
+            labelled=True,
+            problem="single_label_classification",
+        ),
+        Head("tagging", "BertForTokenClassification", task="classifier.", labelled=True),
+    )
+}
+_BY_ARCHITECTURE = {head.architecture: head.name for head in HEADS.values()}
+
+
+def task_names() -> list[str]:
+    """Own names of the parameters that mean something to one task only."""
+    tasks = tuple(head.task for head in HEADS.values() if head.task)
+    return [own for own in HEAD_NAMES if own.startswith(tasks)]
+
+
+def stored_head(values: dict[str, Any], names: Collection[str], table: dict[str, str]) -> str:
+    """The head of a file: the one that its configuration names, else what its tensors tell.
+
+    The released weights call themselves BertForMaskedLM and have the next-sentence head too, and
+    a BertLMHeadModel that is no decoder looks both ways.
+
+    Args:
+        values: the configuration's keys and values.
+        names: of the file's tensors.
+        table: HEAD_NAMES or GOOGLE_HEAD_NAMES.
+    """
+    architectures = values.get("architectures")
+    named = architectures[0] if isinstance(architectures, list) and architectures else None
+    head = _BY_ARCHITECTURE.get(str(named))
+    predicts = table["masked_lm.bias"] in names
+    follows = table["next_sentence.dense.weight"] in names
+    if head is None:
+        if predicts:
+            return "pretraining" if follows else "masked-lm"
+        labelled = named is None and table["classifier.dense.weight"] in names
+        return "classification" if labelled and "/" in table["masked_lm.bias"] else "encoder"
+    if head == "left-to-right" and not values.get("is_decoder"):
+        head = "masked-lm"
+    return "pretraining" if head == "masked-lm" and follows else head
