@@ -20,7 +20,7 @@ from bertkit.inference.inputs import STANDARD, json_output, read_inputs
 from bertkit.inference.load import LoadedModel, load, no_gradients
 from bertkit.progress import Progress
 from bertkit.tasks.answers import BATCH_TOKENS, check_sequence_length
-from bertkit.text.tokenizer import MASK
+from bertkit.text.tokenizer_files import MASK
 
 
 @dataclass(frozen=True)
