@@ -1,14 +1,39 @@
 """The heads as files know them: one row for each family of models, all that a format asks of it.
 
 A new head is one row of HEADS, and a row of HEAD_NAMES and GOOGLE_HEAD_NAMES for each of its
-parameters that is not there yet. Two heads may share names, as every classifier does.
+parameters that is not there yet. Two heads may share names, as every classifier does. Loading,
+saving, conversion with its proof, and ONNX need no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from bertkit.model.batch import FlatBatch
+
+
+@dataclass(frozen=True)
+class Output:
+    """One thing that a model computes: a dense layer on the encoder's output, or that itself.
+
+    Attributes:
+        of: "tokens", from the last hidden states, or "sequences", from the pooled output.
+        layer: own name of the dense layer, or MASKED_LM; None: the states as they are.
+        column: of the layer's outputs, where each has a name of its own.
+    """
+
+    of: Literal["tokens", "sequences"]
+    layer: str | None = None
+    column: int | None = None
+
+
+MASKED_LM = "masked_lm"
+"""In place of a dense layer: the whole masked-LM head."""
 
 HEAD_NAMES = {
     "masked_lm.dense.weight": "cls.predictions.transform.dense.weight",
@@ -45,6 +70,7 @@ class Head:
     Attributes:
         name: of the family, a name in `bertkit.model.bert.MODELS`.
         architecture: the class in transformers.
+        outputs: what it computes, by transformers' names.
         task: the beginning of the own names of its parameters that mean something to this task
             only: they start fresh where a file is of another head, or of other labels.
         labelled: whether the model is made with a list of labels.
@@ -53,6 +79,7 @@ class Head:
 
     name: str
     architecture: str
+    outputs: dict[str, Output]
     task: str | None = None
     labelled: bool = False
     problem: str | None = None
@@ -61,21 +88,59 @@ class Head:
 HEADS = {
     head.name: head
     for head in (
-        Head("encoder", "BertModel"),
-        Head("pretraining", "BertForPreTraining"),
-        Head("masked-lm", "BertForMaskedLM"),
-        Head("left-to-right", "BertLMHeadModel"),
+        Head(
+            "encoder",
+            "BertModel",
+            {"last_hidden_state": Output("tokens"), "pooler_output": Output("sequences")},
+        ),
+        Head(
+            "pretraining",
+            "BertForPreTraining",
+            {
+                "prediction_logits": Output("tokens", MASKED_LM),
+                "seq_relationship_logits": Output("sequences", "next_sentence.dense"),
+            },
+        ),
+        Head("masked-lm", "BertForMaskedLM", {"logits": Output("tokens", MASKED_LM)}),
+        Head("left-to-right", "BertLMHeadModel", {"logits": Output("tokens", MASKED_LM)}),
         Head(
             "classification",
             "BertForSequenceClassification",
+            {"logits": Output("sequences", "classifier.dense")},
             task="classifier.",
             labelled=True,
             problem="single_label_classification",
         ),
-        Head("tagging", "BertForTokenClassification", task="classifier.", labelled=True),
+        Head(
+            "tagging",
+            "BertForTokenClassification",
+            {"logits": Output("tokens", "classifier.dense")},
+            task="classifier.",
+            labelled=True,
+        ),
     )
 }
 _BY_ARCHITECTURE = {head.architecture: head.name for head in HEADS.values()}
+
+
+def model_outputs(model: Any, batch: FlatBatch) -> dict[str, Tensor]:
+    """What a model in evaluation computes for a batch, by the names of its head's `outputs`.
+
+    Of [tokens, ...] where there is an answer for each token, of [sequences, ...] elsewhere.
+    """
+    with torch.no_grad():
+        hidden = model.encoder(batch)
+        found: dict[str, Tensor] = {}
+        for name, output in HEADS[model.head].outputs.items():
+            states = hidden
+            if output.of == "sequences":
+                states = model.encoder.pooled(hidden, batch)
+            if output.layer == MASKED_LM:
+                states = model.masked_lm.logits(states)
+            elif output.layer:
+                states = model.get_submodule(output.layer)(states)
+            found[name] = states if output.column is None else states[..., output.column]
+        return found
 
 
 def task_names() -> list[str]:
