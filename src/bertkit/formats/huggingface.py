@@ -138,6 +138,11 @@ def load_checkpoint(
         raise UserError(
             f"no checkpoint at {directory}; give a directory with {CONFIG} and {WEIGHTS}"
         )
+    if not (directory / CONFIG).is_file() and any(directory.glob("*.index")):
+        raise UserError(
+            f"{directory} is a TensorFlow checkpoint; make it a Hugging Face directory with "
+            f"bertkit convert {directory} DIRECTORY"
+        )
     values = read_config(directory / CONFIG)
     file, tensors = open_weights(directory)
     _settle_decoder(values, tensors)

@@ -84,13 +84,21 @@ class SentenceModules:
     normalize: bool = False
     max_length: int | None = None
 
-    def vector(self, values: Tensor) -> Tensor:
-        """The hidden states of one sequence, [tokens, hidden] -> [1, size]."""
+    def size(self, hidden: int) -> int:
+        """Numbers in a vector, for an encoder's hidden size."""
+        return len(self.layers[-1].weight) if self.layers else hidden * len(self.pooling)
+
+    def vector(self, values: Tensor, normalize: bool | None = None) -> Tensor:
+        """The hidden states of one sequence, [tokens, hidden] -> [1, size].
+
+        `normalize`, unless None, stands in for what the directory says.
+        """
         pooled = torch.cat([pool(values, mode) for mode in self.pooling], dim=1)
         for layer in self.layers:
             activation = _ACTIVATIONS[layer.activation]
             pooled = activation(F.linear(pooled, layer.weight, layer.bias))  # type: ignore[operator]
-        return F.normalize(pooled, dim=1) if self.normalize else pooled
+        wanted = self.normalize if normalize is None else normalize
+        return F.normalize(pooled, dim=1) if wanted else pooled
 
 
 def pool(values: Tensor, mode: SentencePooling) -> Tensor:

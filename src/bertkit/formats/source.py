@@ -1,6 +1,6 @@
 """What a path is: a Hugging Face directory, a TensorFlow checkpoint or an ONNX file; and loads it.
 
-And whether what lies beside the weights belongs to them: the vocabulary's size, its casing.
+And whether a vocabulary belongs to it, by its size.
 """
 
 from __future__ import annotations
@@ -102,18 +102,6 @@ def check_vocabulary(entries: int, config: ModelConfig, file: Path) -> int:
             "this model there"
         )
     return extra
-
-
-def casing_warning(capitals: bool, lower_case: bool) -> str | None:
-    """What is wrong with a casing, or None: a vocabulary and a casing that do not go together."""
-    if capitals and lower_case:
-        return "the vocabulary has capitals, which a lower-casing tokenizer never reaches"
-    if not capitals and not lower_case:
-        return (
-            "the vocabulary has no capitals, but the tokenizer keeps them: "
-            "words that have one become [UNK]"
-        )
-    return None
 
 
 def probe(config: ModelConfig, seed: int = 0) -> FlatBatch:

@@ -80,8 +80,14 @@ class EmbedConfig:
         help="last, second-to-last, sum-last-four, concat-last-four, or numbers as 0,-1 to join: "
         "0 is the embeddings, -1 the last layer",
     )
-    pooling: Pooling = option(
-        "mean", help="one vector from the tokens, specials included; none: a vector for each token"
+    pooling: Pooling | None = option(
+        None,
+        help="one vector from the tokens, specials included; none: a vector for each token "
+        "(default: as a sentence-transformers directory says, else mean)",
+    )
+    normalize: bool | None = option(
+        None,
+        help="give every vector the length 1 (default: as a sentence-transformers directory says)",
     )
     text: str | None = option(
         None,

@@ -4,7 +4,8 @@ Choices worth knowing:
 - Layers count from the embeddings, 0, to the last block; -1 is the last. Several given by number
   are joined (concatenated), as the paper's best, `concat-last-four`.
 - Pooling runs over all tokens of a text, [CLS] and [SEP] included, as sentence encoders on BERT
-  do. `none` keeps a vector for each token, with the tokens beside them.
+  do. `none` keeps a vector for each token, with the tokens beside them. A sentence-transformers
+  directory says how to pool, and is followed where neither layers nor pooling are asked for.
 - Cosines between vectors of a model that was only pre-trained say little; the mean of the second-
   to-last layer is the usual choice then, and a model tuned for sentences is better.
 """
@@ -21,9 +22,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from bertkit.errors import UserError
 from bertkit.files import writing
+from bertkit.formats.sentence import SentenceModules
 from bertkit.inference.batching import flat_batches, in_windows
 from bertkit.inference.config import EmbedConfig, Pooling
 from bertkit.inference.inputs import TextInput, json_output, read_inputs
@@ -86,10 +89,14 @@ def embed(config: EmbedConfig) -> EmbedResult:
     keep_memory()
     started = time.monotonic()
     model = load(config.checkpoint, config.precision)
+    sentence = model.sentence if config.pooling is None and config.layers == "last" else None
+    pooling = config.pooling or "mean"
     size = vector_size(model, config.layers)
+    if sentence:
+        size = sentence.size(size)
     texts = truncated = 0
     with (
-        _output(config.output, config.pooling, size) as write,
+        _output(config.output, pooling, size) as write,
         Progress("embed", None, "texts", config.quiet) as progress,
     ):
         for window in in_windows(read_inputs(config.input, config.text, config.pair)):
@@ -97,9 +104,11 @@ def embed(config: EmbedConfig) -> EmbedResult:
                 model,
                 window,
                 config.layers,
-                config.pooling,
+                pooling,
                 config.sequence_length,
                 config.batch_tokens,
+                sentence,
+                config.normalize,
             )
             for embedding in embeddings:
                 write(embedding)
@@ -119,8 +128,13 @@ def embed_texts(
     pooling: Pooling = "mean",
     sequence_length: int | None = None,
     batch_tokens: int = BATCH_TOKENS,
+    sentence: SentenceModules | None = None,
+    normalize: bool | None = None,
 ) -> tuple[list[Embedding], int]:
-    """The vectors of texts or pairs, in order, and how many texts were cut."""
+    """The vectors of texts or pairs, in order, and how many texts were cut.
+
+    `sentence` stands in for `pooling`; `normalize` None leaves to it whether vectors get length 1.
+    """
     chosen, summed = parse_layers(layers, model.config.layers)
     length = sequence_length or model.sequence_length
     check_sequence_length(length, model.model)
@@ -135,7 +149,12 @@ def embed_texts(
             values = _layers(model, batch.to(device), chosen, summed)  # [tokens, size]
             parts = values.float().cpu().split(batch.lengths.tolist())
             for number, part in zip(group, parts, strict=True):
-                found[number] = _pool(part, pooling).numpy()
+                if sentence:
+                    vectors = sentence.vector(part, normalize)
+                else:
+                    vectors = _pool(part, pooling)
+                    vectors = F.normalize(vectors, dim=1) if normalize else vectors
+                found[number] = vectors.numpy()
     vocabulary = model.tokenizer.vocabulary
     embeddings = [
         Embedding(vectors, [vocabulary[number] for number in numbers])

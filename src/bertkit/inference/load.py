@@ -18,7 +18,9 @@ from torch import nn
 
 from bertkit import config as configurations
 from bertkit.errors import UserError
+from bertkit.formats.hub import checkpoint_path
 from bertkit.formats.huggingface import load_checkpoint
+from bertkit.formats.sentence import SentenceModules, read_sentence_modules
 from bertkit.model.config import ModelConfig
 from bertkit.model.encoder import set_compute_dtype
 from bertkit.pretraining.config import PretrainConfig
@@ -26,6 +28,7 @@ from bertkit.progress import say
 from bertkit.tasks.answers import BATCH_TOKENS, Answers, answer, check_head, max_positions
 from bertkit.tasks.classification import ClassPrediction
 from bertkit.tasks.config import FinetuneConfig
+from bertkit.tasks.fit import check_fit
 from bertkit.tasks.readers import TextExample, WordsExample
 from bertkit.tasks.registry import family_of
 from bertkit.tasks.tagging import TagPrediction
@@ -48,6 +51,7 @@ class LoadedModel(nn.Module):
         sequence_length: tokens of the longest sequence it was trained on, or its positions where
             that is not recorded; longer inputs are cut or read in windows.
         missing: weights, by their names in the file, that the checkpoint lacks.
+        sentence: the steps after the encoder of a sentence-transformers directory, or None.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class LoadedModel(nn.Module):
         path: Path,
         sequence_length: int,
         missing: Sequence[str] = (),
+        sentence: SentenceModules | None = None,
     ) -> None:
         super().__init__()
         self.model = model
@@ -64,6 +69,7 @@ class LoadedModel(nn.Module):
         self.path = path
         self.sequence_length = sequence_length
         self.missing = list(missing)
+        self.sentence = sentence
 
     def lacks(self, prefix: str) -> bool:
         """Whether weights under this name in the file are missing, so are untrained."""
@@ -163,20 +169,25 @@ def load(path: str | Path, precision: Precision = "fp32") -> LoadedModel:
     """Loads a checkpoint's model, with the head it has, and its tokenizer.
 
     Args:
-        path: a Hugging Face directory, such as a finished run.
+        path: a Hugging Face directory, such as a finished run, a sentence-transformers directory,
+            or the name of a model of the hub.
         precision: arithmetic of the matrix products.
 
     Raises:
         UserError: there is no such checkpoint, or it is not whole.
     """
-    directory = Path(path)
-    checkpoint = load_checkpoint(directory)
+    directory = checkpoint_path(str(path))
+    sentence = read_sentence_modules(directory)
+    place = sentence.transformer if sentence else directory
+    checkpoint = load_checkpoint(place)
     model = checkpoint.model
-    tokenizer = Tokenizer.load(directory)
+    tokenizer = Tokenizer.load(place)
+    check_fit(tokenizer, model, place)
     set_compute_dtype(model, compute_dtype(precision, next(model.parameters()).device))
     positions = max_positions(model)
-    length = min(trained_length(directory) or positions, positions)
-    loaded = LoadedModel(model, tokenizer, directory, length, checkpoint.missing)
+    told = sentence.max_length if sentence else trained_length(directory)
+    length = min(told or positions, positions)
+    loaded = LoadedModel(model, tokenizer, directory, length, checkpoint.missing, sentence)
     loaded.eval()
     return loaded
 

@@ -20,7 +20,9 @@ class FinetuneConfig:
     """
 
     checkpoint: str = option(
-        help="a checkpoint or a finished pre-training run (Hugging Face directory)", positional=True
+        help="a checkpoint or a finished pre-training run (Hugging Face directory), or the name of "
+        "a released one, as bert-base-chinese",
+        positional=True,
     )
     task: str = option(
         help="classification, tagging, sst-2, chnsenticorp, conll-2003 or msra", short="t"

@@ -27,12 +27,14 @@ from torch.nn import functional as F
 
 from bertkit.errors import UserError
 from bertkit.files import sha256, writing, writing_into
+from bertkit.formats.hub import checkpoint_path
 from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
 from bertkit.model.config import dropout_rates
 from bertkit.progress import say
 from bertkit.tasks.answers import Evaluation, check_sequence_length, evaluate_model, listed
 from bertkit.tasks.batches import TrainingSource
 from bertkit.tasks.config import FinetuneConfig
+from bertkit.tasks.fit import check_fit
 from bertkit.tasks.readers import find_file, require_file
 from bertkit.tasks.registry import get_task
 from bertkit.tasks.tables import metrics_line, write_jsonl
@@ -114,12 +116,14 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     """
     task = get_task(config.task)
     _check(config)
-    tokenizer = Tokenizer.load(config.checkpoint)
+    start = checkpoint_path(config.checkpoint)
+    tokenizer = Tokenizer.load(start)
     data = read_data(config, task)
     seed_initial_weights(config.seed)
     rates = {} if config.dropout is None else dropout_rates(config.dropout)
-    loaded = load_checkpoint(config.checkpoint, head=task.head, labels=data.labels, **rates)
+    loaded = load_checkpoint(start, head=task.head, labels=data.labels, **rates)
     model = loaded.model
+    check_fit(tokenizer, model, start, config.quiet)
     check_sequence_length(config.sequence_length, model)
     if any(name.startswith("bert.pooler.") for name in loaded.missing):
         say("the checkpoint has no pooler; it starts untrained", config.quiet)
@@ -128,7 +132,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         model = type(model)(model.config, data.labels)
     run = Path(config.output)
     claim(run, config, "finetune.yaml", MAY_CHANGE)
-    _same_inputs(run, [Path(config.checkpoint, "model.safetensors"), *data.files])
+    _same_inputs(run, [start / "model.safetensors", *data.files])
     made = task.features(data.train, tokenizer, data.labels, config.sequence_length)
     if not made.features:
         raise UserError("no training example holds a token; check the text column")

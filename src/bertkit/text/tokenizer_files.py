@@ -117,11 +117,28 @@ def check_vocabulary(vocabulary: list[str], where: str) -> None:
         )
 
 
-def has_capitals(vocabulary: list[str]) -> bool:
-    """Whether entries beside those in brackets have upper-case letters: then it is a cased one."""
-    return any(
-        entry != entry.lower() for entry in vocabulary if not re.fullmatch(r"\[.*\]|<.*>", entry)
-    )
+def has_capitals(vocabulary: list[str]) -> bool | None:
+    """Whether entries beside those in brackets have upper-case letters: then it is a cased one.
+
+    None for a vocabulary of scripts without case.
+    """
+    letters = "".join(entry for entry in vocabulary if not re.fullmatch(r"\[.*\]|<.*>", entry))
+    if letters.lower() != letters:
+        return True
+    return False if letters.upper() != letters else None
+
+
+def casing_warning(vocabulary: list[str], lower_case: bool) -> str | None:
+    """What is wrong where a vocabulary and a casing do not go together, or None."""
+    capitals = has_capitals(vocabulary)
+    if capitals and lower_case:
+        return "the vocabulary has capitals, which a lower-casing tokenizer never reaches"
+    if capitals is False and not lower_case:
+        return (
+            "the vocabulary has no capitals, but the tokenizer keeps them: "
+            "a word that has one becomes [UNK]"
+        )
+    return None
 
 
 def _read(path: Path) -> dict[str, Any]:
