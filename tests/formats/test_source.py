@@ -50,7 +50,7 @@ def test_what_is_no_checkpoint_is_refused(name: str, tmp_path: Path) -> None:
 
 def test_a_configuration_without_weights_says_so(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(UserError, match="no weights; expected model.safetensors"):
+    with pytest.raises(UserError, match=r"no weights; expected model\.safetensors"):
         kind_of(tmp_path)
 
 

@@ -141,7 +141,10 @@ class ClassificationModel(nn.Module):
 
 
 class TaggingModel(nn.Module):
-    """The encoder with a classifier on chosen tokens, as the first piece of each word."""
+    """The encoder with a classifier on chosen tokens, as the first piece of each word.
+
+    It has no pooler, for it never looks at a sequence as a whole.
+    """
 
     head = "tagging"
 
@@ -149,7 +152,7 @@ class TaggingModel(nn.Module):
         super().__init__()
         self.config = config
         self.labels = list(labels)
-        self.encoder = Encoder(config)
+        self.encoder = Encoder(config, pooler=False)
         self.classifier = LabelHead(config, len(labels))
 
     def forward(self, batch: FlatBatch, word_positions: Tensor) -> Tensor:

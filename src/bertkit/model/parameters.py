@@ -84,7 +84,7 @@ def parameter_table(
         ParameterRow("layers' LayerNorms", f"{layers} × 4·{hidden}", layers * 4 * hidden),
     ]
     language_model = head in ("masked-lm", "left-to-right")
-    if not language_model:
+    if not language_model and head != "tagging":
         encoder.append(ParameterRow("pooler", f"{square} + {hidden}", hidden**2 + hidden))
     if head == "encoder":
         return ParameterTable(encoder, [])
