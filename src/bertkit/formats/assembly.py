@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from bertkit.errors import UserError
-from bertkit.formats.configuration import stored_config, stored_labels
+from bertkit.formats.configuration import stored_config, stored_labels, stored_number
 from bertkit.formats.heads import HEADS, task_names
 from bertkit.model.bert import MODELS
 from bertkit.model.config import ModelConfig
@@ -155,15 +155,18 @@ def assemble(
     if labels is None:
         labels = file_labels
     foreign: list[str] = []
-    if head != stored.head or file_labels not in (labels, _numbered(len(labels))):
-        foreign = [name for name in task if tensors.pop(name, None)]
     labelled = HEADS[head].labelled
+    other_labels = file_labels not in (labels, _numbered(len(labels)))
+    if head != stored.head or (labelled and other_labels):
+        foreign = [name for name in task if tensors.pop(name, None)]
     if labelled and not labels:
         raise UserError(f"{stored.directory} names no labels for a {head} head; give its labels")
     _check_sizes(stored, config, old)
     with uninitialised():
         model = MODELS[head](config, labels) if labelled else MODELS[head](config)
     missing = _fill(model, tensors, stored, old)
+    for name in HEADS[head].numbers if head == stored.head else ():
+        setattr(model, name, stored_number(stored.values, name, stored.config_file))
     return LoadedCheckpoint(model, missing, sorted([*tensors, *foreign]))
 
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from bertkit.errors import UserError
 from bertkit.files import read_json
-from bertkit.formats.heads import HEADS
+from bertkit.formats.heads import HEADS, REGRESSION
 from bertkit.model.config import ModelConfig
 
 CONFIG_KEYS = {
@@ -58,6 +58,13 @@ def config_values(model: nn.Module) -> dict[str, Any]:
     values |= {key: getattr(config, field) for field, key in CONFIG_KEYS.items()}
     if not config.causal:
         del values[CONFIG_KEYS["causal"]]
+    head = HEADS[str(model.head)]
+    if head.problem:
+        one = head.name == "classification" and len(labels) == 1
+        values["problem_type"] = REGRESSION if one else head.problem
+    for name in head.numbers:
+        if getattr(model, name) is not None:
+            values[name] = getattr(model, name)
     if labels:
         values["id2label"] = {str(number): label for number, label in enumerate(labels)}
         values["label2id"] = {label: number for number, label in enumerate(labels)}
@@ -116,6 +123,16 @@ def stored_config(values: dict[str, Any], path: Path) -> ModelConfig:
             raise UserError(f"'{key}' in {path} is {value!r}, not a {field.type}; mend it")
         known[field.name] = value
     return ModelConfig(**known)
+
+
+def stored_number(values: dict[str, Any], name: str, path: Path) -> float | None:
+    """A number that a head keeps in the file, or None."""
+    value = values.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise UserError(f"'{name}' in {path} is {value!r}, not a number; mend it")
+    return float(value)
 
 
 def stored_labels(values: dict[str, Any], path: Path) -> list[str]:

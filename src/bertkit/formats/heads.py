@@ -7,7 +7,7 @@ saving, conversion with its proof, and ONNX need no more.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -74,7 +74,8 @@ class Head:
         task: the beginning of the own names of its parameters that mean something to this task
             only: they start fresh where a file is of another head, or of other labels.
         labelled: whether the model is made with a list of labels.
-        problem: `problem_type` of config.json, where transformers knows one.
+        problem: `problem_type` of config.json, which tells heads of one architecture apart.
+        numbers: attributes of the model, numbers or None, that config.json keeps by these names.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Head:
     task: str | None = None
     labelled: bool = False
     problem: str | None = None
+    numbers: tuple[str, ...] = ()
 
 
 HEADS = {
@@ -120,7 +122,8 @@ HEADS = {
         ),
     )
 }
-_BY_ARCHITECTURE = {head.architecture: head.name for head in HEADS.values()}
+REGRESSION = "regression"
+"""The problem of a sequence classifier with one output that names none."""
 
 
 def model_outputs(model: Any, batch: FlatBatch) -> dict[str, Tensor]:
@@ -149,7 +152,9 @@ def task_names() -> list[str]:
     return [own for own in HEAD_NAMES if own.startswith(tasks)]
 
 
-def stored_head(values: dict[str, Any], names: Collection[str], table: dict[str, str]) -> str:
+def stored_head(
+    values: dict[str, Any], tensors: Mapping[str, Any], table: Mapping[str, str]
+) -> str:
     """The head of a file: the one that its configuration names, else what its tensors tell.
 
     The released weights call themselves BertForMaskedLM and have the next-sentence head too, and
@@ -157,18 +162,26 @@ def stored_head(values: dict[str, Any], names: Collection[str], table: dict[str,
 
     Args:
         values: the configuration's keys and values.
-        names: of the file's tensors.
+        tensors: the file's, by name, each with its shape.
         table: HEAD_NAMES or GOOGLE_HEAD_NAMES.
     """
     architectures = values.get("architectures")
     named = architectures[0] if isinstance(architectures, list) and architectures else None
-    head = _BY_ARCHITECTURE.get(str(named))
-    predicts = table["masked_lm.bias"] in names
-    follows = table["next_sentence.dense.weight"] in names
+    same = [head for head in HEADS.values() if head.architecture == named]
+    head = same[0].name if same else None
+    if len(same) > 1:
+        outputs = len(values.get("id2label") or ())
+        classifier = tensors.get(table["classifier.dense.weight"])
+        if not outputs and classifier is not None and classifier.shape:
+            outputs = classifier.shape[0]
+        problem = values.get("problem_type") or (REGRESSION if outputs == 1 else None)
+        head = next((one.name for one in same if one.problem == problem), head)
+    predicts = table["masked_lm.bias"] in tensors
+    follows = table["next_sentence.dense.weight"] in tensors
     if head is None:
         if predicts:
             return "pretraining" if follows else "masked-lm"
-        labelled = named is None and table["classifier.dense.weight"] in names
+        labelled = named is None and table["classifier.dense.weight"] in tensors
         return "classification" if labelled and "/" in table["masked_lm.bias"] else "encoder"
     if head == "left-to-right" and not values.get("is_decoder"):
         head = "masked-lm"

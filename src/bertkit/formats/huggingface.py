@@ -13,6 +13,7 @@ twice, unless the model has one of its own. A left-to-right model is a BertLMHea
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from bertkit.formats.configuration import (
     read_config,
     write_config,
 )
-from bertkit.formats.heads import HEAD_NAMES, HEADS, stored_head
+from bertkit.formats.heads import HEAD_NAMES, stored_head
 from bertkit.formats.weights import WEIGHTS, open_weights
 
 CONFIG = "config.json"
@@ -105,10 +106,8 @@ def save_checkpoint(model: nn.Module, directory: str | Path) -> None:
         "dtype": "float32",
         "position_embedding_type": "absolute",
     }
-    problem = HEADS[str(model.head)].problem
-    if problem:
-        values["problem_type"] = problem if len(values["id2label"]) > 1 else "regression"
     write_config(values, directory / CONFIG)
+    shutil.copymode(directory / CONFIG, directory / WEIGHTS)  # the library lets no one else read
 
 
 def load_checkpoint(

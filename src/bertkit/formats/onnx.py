@@ -114,7 +114,7 @@ class OnnxModel(nn.Module):
         values = json.loads(stored)
         self.config = stored_config(values, self.file)
         self.labels = stored_labels(values, self.file)
-        self.head = stored_head(values, (), HEAD_NAMES)
+        self.head = stored_head(values, {}, HEAD_NAMES)
         self._of = {name: output.of for name, output in HEADS[self.head].outputs.items()}
         self.names = [output.name for output in self.session.get_outputs()]
         self.place = nn.Parameter(torch.empty(0), requires_grad=False)  # tells the device

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.files import read_json, sha256
-from bertkit.formats.bundle import Bundle, find_index
+from bertkit.formats.bundle import INDEX_SUFFIX, Bundle, find_index
 from bertkit.formats.huggingface import CONFIG
 from bertkit.formats.sentence import MODULES, read_sentence_modules
 from bertkit.formats.source import KINDS, kind_of
@@ -76,7 +76,9 @@ def _sentence(path: Path, facts: dict[str, Any]) -> list[Line]:
 def is_checkpoint(path: Path) -> bool:
     """Whether a path is a checkpoint of any kind, whole or not."""
     if path.is_file():
-        return path.suffix in (".onnx", ".index")
+        return path.suffix in (".onnx", INDEX_SUFFIX)
+    if any(path.glob(f"*{INDEX_SUFFIX}")):
+        return True
     inside = (CONFIG, "bert_config.json", "checkpoint", "model.onnx", "variables")
     return any((path / name).exists() for name in inside)
 
