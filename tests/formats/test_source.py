@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from bertkit.errors import UserError
 from bertkit.formats import hub
-from bertkit.formats.heads import GOOGLE_HEAD_NAMES, HEAD_NAMES, HEADS
+from bertkit.formats.heads import GOOGLE_HEAD_NAMES, HEAD_NAMES, HEADS, stored_head
 from bertkit.formats.huggingface import save_checkpoint
 from bertkit.formats.source import check_vocabulary, kind_of, load_source, probe
 from bertkit.formats.tensorflow import save_tensorflow
@@ -27,6 +28,26 @@ def test_every_head_is_a_row_of_the_table() -> None:
     assert HEADS.keys() == MODELS.keys()
     assert GOOGLE_HEAD_NAMES.keys() == HEAD_NAMES.keys() - {"masked_lm.embeddings"}
     assert len({head.architecture for head in HEADS.values()}) == len(HEADS)
+
+
+def test_heads_of_one_architecture_are_told_apart_by_their_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    row = replace(HEADS["classification"], name="regression", problem="regression")
+    monkeypatch.setitem(HEADS, "regression", row)
+    values: dict[str, Any] = {"architectures": ["BertForSequenceClassification"]}
+    for more, head in (
+        ({"problem_type": "regression"}, "regression"),
+        ({"problem_type": "single_label_classification"}, "classification"),
+        ({"problem_type": "of another world"}, "classification"),
+        ({"id2label": {"0": "score"}}, "regression"),
+        ({"id2label": {"0": "good", "1": "bad"}}, "classification"),
+        ({"id2label": 7}, "classification"),
+        ({}, "classification"),
+    ):
+        assert stored_head(values | more, {}, HEAD_NAMES) == head, more
+    one = {"classifier.weight": SimpleNamespace(shape=(1, 8))}
+    assert stored_head(values, one, HEAD_NAMES) == "regression"
 
 
 def test_a_kind_is_found_out(tmp_path: Path) -> None:

@@ -170,7 +170,8 @@ def stored_head(
     same = [head for head in HEADS.values() if head.architecture == named]
     head = same[0].name if same else None
     if len(same) > 1:
-        outputs = len(values.get("id2label") or ())
+        labels = values.get("id2label")
+        outputs = len(labels) if isinstance(labels, dict) else 0
         classifier = tensors.get(table["classifier.dense.weight"])
         if not outputs and classifier is not None and classifier.shape:
             outputs = classifier.shape[0]

@@ -104,7 +104,7 @@ class ConvertResult:
                 more = f" and {len(tensors) - _SHOWN} more" if len(tensors) > _SHOWN else ""
                 lines.append(f"{name}: {', '.join(tensors[:_SHOWN])}{more}")
         if self.left_out:
-            lines.append(f"left out: {self.left_out} variables of an optimizer (--optimizer)")
+            lines.append(f"left out: an optimizer's variables, {self.left_out} (--optimizer)")
         if self.quantized:
             lines += quantized_lines(self.quantized)
         return "\n".join(lines)
