@@ -107,16 +107,24 @@ class OnnxModel(nn.Module):
             reason = str(error).strip().splitlines() or ["no reason given"]
             raise UserError(f"{file} is no ONNX model: {reason[0]}; convert it again") from error
         stored = self.session.get_modelmeta().custom_metadata_map.get(_METADATA)
-        if stored is None:
+        try:
+            values = json.loads(stored or "")
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict):
             raise UserError(
                 f"{file} does not tell which model it is; convert it with bertkit convert"
             )
-        values = json.loads(stored)
         self.config = stored_config(values, self.file)
         self.labels = stored_labels(values, self.file)
         self.head = stored_head(values, {}, HEAD_NAMES)
         self._of = {name: output.of for name, output in HEADS[self.head].outputs.items()}
         self.names = [output.name for output in self.session.get_outputs()]
+        if self.names != list(self._of):
+            raise UserError(
+                f"{file} computes {', '.join(self.names)} and not {', '.join(self._of)}, as a "
+                f"{self.head} model should; convert it again"
+            )
         self.place = nn.Parameter(torch.empty(0), requires_grad=False)  # tells the device
 
     def outputs(self, batch: FlatBatch) -> dict[str, Tensor]:

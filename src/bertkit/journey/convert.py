@@ -210,7 +210,9 @@ def find_tokenizer(config: ConvertConfig, source: Path, kind: Kind) -> Tokenizer
     places = [source]
     if kind == "tensorflow":
         place = source if source.is_dir() else source.parent
-        places = [place, place / "assets", place.parent, place.parent / "assets"]
+        places = [place, place / "assets"]
+        if place.name == "variables":  # of a saved model
+            places += [place.parent, place.parent / "assets"]
     if config.vocab is not None:
         place = Path(config.vocab)
         if not place.exists():
