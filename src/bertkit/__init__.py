@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from bertkit.inference.fill import fill as fill
     from bertkit.inference.load import load as load
     from bertkit.inference.predict import predict as predict
+    from bertkit.journey.config import ConvertConfig as ConvertConfig
     from bertkit.journey.config import InspectConfig as InspectConfig
     from bertkit.journey.config import QuickstartConfig as QuickstartConfig
+    from bertkit.journey.convert import convert as convert
     from bertkit.journey.inspect import inspect as inspect
     from bertkit.journey.quickstart import quickstart as quickstart
     from bertkit.pretraining.config import PretrainConfig as PretrainConfig
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "ConvertConfig": "bertkit.journey.config:ConvertConfig",
     "EmbedConfig": "bertkit.inference.config:EmbedConfig",
     "EvaluateConfig": "bertkit.tasks.config:EvaluateConfig",
     "ExtractConfig": "bertkit.extraction.config:ExtractConfig",
@@ -61,6 +64,7 @@ _EXPORTS = {
     "SearchConfig": "bertkit.tasks.config:SearchConfig",
     "Tokenizer": "bertkit.text.tokenizer:Tokenizer",
     "VocabConfig": "bertkit.text.config:VocabConfig",
+    "convert": "bertkit.journey.convert:convert",
     "embed": "bertkit.inference.embed:embed",
     "evaluate": "bertkit.tasks.evaluate:evaluate",
     "extract": "bertkit.extraction.extract:extract",

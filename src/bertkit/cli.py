@@ -120,6 +120,13 @@ COMMANDS = {
             "bertkit embed my-bert sentences.txt -o words.npz --unit word --layers=-1,-2",
         ),
         (
+            "convert",
+            "Turn a checkpoint into another kind: TensorFlow, Hugging Face, sentences, ONNX",
+            "bertkit convert uncased_L-12_H-768_A-12 my-bert",
+            "bertkit convert my-bert for-google --to tensorflow",
+            "bertkit convert my-sentiment for-onnx --to onnx --quantize dynamic --data data/SST-2",
+        ),
+        (
             "inspect",
             "Tell what a corpus, vocabulary, run or checkpoint is and whether it is whole",
             "bertkit inspect my-corpus",

@@ -14,7 +14,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bertkit.errors import UserError
+from bertkit.formats.heads import HEADS
 from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
+from bertkit.formats.tensorflow import save_tensorflow
 from bertkit.model.bert import LABELLED, MODELS, ClassificationModel, PretrainingModel, TaggingModel
 from bertkit.model.config import ModelConfig
 from tests.model.peers import as_peer, random_batch
@@ -157,8 +159,8 @@ def test_transformers_scores_choices_the_same(tmp_path: Path) -> None:
         ("multi-label", ["AutoModelForSequenceClassification"]),
         ("regression", ["AutoModelForSequenceClassification"]),
         ("multiple-choice", ["AutoModel"]),
-        ("tagging", ["AutoModel", "AutoModelForTokenClassification"]),
-        ("question-answering", ["AutoModel", "AutoModelForQuestionAnswering"]),
+        ("tagging", ["AutoModelForTokenClassification"]),
+        ("question-answering", ["AutoModelForQuestionAnswering"]),
     ],
 )
 def test_transformers_finds_every_weight_and_computes_the_same(
@@ -180,6 +182,17 @@ def test_transformers_finds_every_weight_and_computes_the_same(
             torch.testing.assert_close(batch.at_tokens(hidden), model.encoder(batch.flat))
 
 
+@pytest.mark.parametrize("head", [head for head in MODELS if head != "bilstm-tagging"])
+def test_transformers_finds_nothing_missing_and_nothing_left_over(
+    head: str, tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    save_checkpoint(make_model(head), tmp_path)
+    kind = getattr(transformers, HEADS[head].architecture)
+    _, found = kind.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(found.values()), found
+
+
 @pytest.mark.parametrize(
     ("kind", "head", "missing"),
     [
@@ -188,12 +201,8 @@ def test_transformers_finds_every_weight_and_computes_the_same(
         ("BertForMaskedLM", "masked-lm", []),
         ("BertForSequenceClassification", "classification", []),
         ("BertForMultipleChoice", "multiple-choice", []),
-        ("BertForTokenClassification", "tagging", ["pooler.dense.weight", "pooler.dense.bias"]),
-        (
-            "BertForQuestionAnswering",
-            "question-answering",
-            ["pooler.dense.weight", "pooler.dense.bias"],
-        ),
+        ("BertForTokenClassification", "tagging", []),
+        ("BertForQuestionAnswering", "question-answering", []),
         ("BertForNextSentencePrediction", "encoder", []),
     ],
 )
@@ -464,7 +473,7 @@ def test_a_directory_without_weights_is_refused(pretrained: Path) -> None:
     refused(pretrained, "no weights in .* expected model.safetensors")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '"bert"', "\udcff"])
+@pytest.mark.parametrize("text", ["", "{", "[1]", '"bert"', "\udcff", "[" * 100_000])
 def test_a_broken_config_is_refused(pretrained: Path, text: str) -> None:
     (pretrained / "config.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     refused(pretrained, r"config\.json")
@@ -543,13 +552,49 @@ def test_a_truncated_pickle_is_refused(pretrained: Path) -> None:
     refused(pretrained, r"pytorch_model\.bin (is broken|cannot be read)")
 
 
-def test_an_untied_output_layer_is_refused(pretrained: Path) -> None:
-    def untie(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        return tensors | {"cls.predictions.decoder.weight": torch.zeros(120, 32)}
+@pytest.mark.parametrize("head", ["pretraining", "masked-lm"])
+def test_an_output_layer_of_its_own_is_kept(head: str, tmp_path: Path) -> None:
+    """What is not the token embeddings is loaded, saved and read by transformers as it is."""
+    torch.manual_seed(5)
+    (tmp_path / "tied").mkdir()
+    save_checkpoint(make_model(head), tmp_path / "tied")
+    decoder = {
+        "cls.predictions.decoder.weight": torch.randn(120, 32),
+        "cls.predictions.decoder.bias": torch.randn(120),
+    }
+    change_tensors(tmp_path / "tied", lambda tensors: tensors | decoder)
+    loaded = load_checkpoint(tmp_path / "tied")
+    assert (loaded.missing, loaded.unexpected) == ([], [])
+    model: Any = loaded.model.eval()
+    assert not model.config.tied
+    state = model.state_dict()
+    assert torch.equal(state["masked_lm.embeddings"], decoder["cls.predictions.decoder.weight"])
+    assert torch.equal(state["masked_lm.bias"], decoder["cls.predictions.decoder.bias"])
+    kind = "BertForMaskedLM" if head == "masked-lm" else "BertForPreTraining"
+    peer = as_peer(model, tmp_path / "own", kind)
+    again = load_checkpoint(tmp_path / "own").model.state_dict()
+    assert all(torch.equal(again[name], state[name]) for name in state)
+    batch = random_batch([9, 30, 4], CONFIG.vocab_size)
+    with torch.no_grad():
+        logits = peer(**batch.padded)[0]
+        mine = model.masked_lm.logits(model.encoder(batch.flat))
+    torch.testing.assert_close(batch.at_tokens(logits), mine, atol=1e-4, rtol=1e-4)
+    assert (
+        "cls.predictions.decoder.weight" in load_checkpoint(tmp_path / "own", "encoder").unexpected
+    )
+    with pytest.raises(UserError, match="no name for"):
+        save_tensorflow(model, tmp_path / "google")
 
-    change_tensors(pretrained, untie)
-    refused(pretrained, r"cls\.predictions\.decoder\.weight in .* is not the token embeddings")
-    assert load_checkpoint(pretrained, head="encoder").missing == []
+
+def test_a_second_copy_of_the_embeddings_is_none_of_its_own(pretrained: Path) -> None:
+    def copy(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        table = tensors["bert.embeddings.word_embeddings.weight"].clone()
+        return tensors | {"cls.predictions.decoder.weight": table}
+
+    change_tensors(pretrained, copy)
+    loaded = load_checkpoint(pretrained)
+    assert (loaded.missing, loaded.unexpected) == ([], [])
+    assert loaded.model.config.tied
 
 
 def test_the_architecture_is_told_by_the_weights_where_no_name_is(pretrained: Path) -> None:

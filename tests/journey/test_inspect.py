@@ -250,7 +250,7 @@ def test_a_vocabulary_of_another_corpus_is_refused(
     path.write_text(changed)
     with pytest.raises(UserError, match=rf"{change}: damaged"):
         look(other)
-    message = "that this corpus was made with"
+    message = "that this corpus was made with|remove the file that does not belong"
     with pytest.raises(UserError, match=message):
         look(other, verify=False)
     with pytest.raises(UserError, match=message):
@@ -341,7 +341,7 @@ def test_a_checkpoint_with_numbers_that_are_not_finite_is_refused(tmp_path: Path
     with torch.no_grad():
         model.classifier.dense.bias[1] = float("nan")
     save_checkpoint(model, tmp_path)
-    with pytest.raises(UserError, match=r"not finite, in classifier\.dense\.bias"):
+    with pytest.raises(UserError, match=r"classifier\.bias \[2\] in .* holds 1 numbers that"):
         look(tmp_path)
 
 
@@ -350,7 +350,7 @@ def test_a_vocabulary_larger_than_the_models_is_refused(
 ) -> None:
     save_checkpoint(ClassificationModel(model_config("1x16x2", 20), ["yes", "no"]), tmp_path)
     tiny_tokenizer.save(tmp_path)
-    with pytest.raises(UserError, match="and the model 20 embeddings"):
+    with pytest.raises(UserError, match=r"embeddings are \[20, 16\] and should be \[135, 16\]"):
         look(tmp_path)
 
 

@@ -113,16 +113,22 @@ class EmbedConfig:
     pooling: Pooling | None = option(
         None,
         help="one vector from a text's tokens, specials included: mean, max, or cls; from a word's "
-        "pieces: first, mean or max (default: mean of a text, first of a word)",
+        "pieces: first, mean or max (default: as a sentence-transformers directory says, else mean "
+        "of a text, first of a word)",
+    )
+    normalize: bool | None = option(
+        None,
+        help="give every vector the length 1 (default: as a sentence-transformers directory says)",
     )
     words: Words = option(
         "tokenizer",
         help="where words end: as the tokenizer cuts (white space, punctuation, each Chinese "
         "character), or at spaces only, for text that is cut already",
     )
-    long: Long = option(
-        "windows",
-        help="a text longer than a sequence is read in overlapping windows, or cut at its end",
+    long: Long | None = option(
+        None,
+        help="a text longer than a sequence is read in overlapping windows, or cut at its end "
+        "(default: windows; cut where a sentence-transformers directory says how to pool)",
     )
     text: str | None = option(
         None,

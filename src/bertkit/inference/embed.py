@@ -3,6 +3,8 @@
 Choices worth knowing:
 - A text's vector is made of all its tokens, [CLS] and [SEP] included, as sentence encoders on BERT
   do. A word's is by default that of its first piece, as the paper's taggers take it.
+- A sentence-transformers directory says how a text's vector is made, and is followed where neither
+  layers nor pooling are asked for; texts that are too long are then cut, as there.
 - A text longer than a sequence is read in windows that overlap by a quarter; each token's vector
   comes from the window that shows most around it, so that the mean and maximum are over every
   token once. [CLS] is then the mean of the windows' own. In the vectors of tokens [CLS] is the
@@ -22,6 +24,7 @@ import torch
 from torch import Tensor
 
 from bertkit.errors import UserError
+from bertkit.formats.sentence import SentenceModules
 from bertkit.inference.batching import WINDOW_CHARACTERS, flat_batches, in_windows
 from bertkit.inference.config import EmbedConfig, Pooling, Unit, Words
 from bertkit.inference.inputs import TextInput, read_inputs
@@ -129,8 +132,11 @@ def embed(config: EmbedConfig) -> EmbedResult:
     model = load(config.checkpoint, config.precision)
     size = _layers(model, config.layers, config.weights).size(model.config.hidden_size)
     characters = WINDOW_CHARACTERS
-    if config.unit != "text":
+    sentence = _sentence(model, config.layers, config.pooling, config.unit, config.weights)
+    if config.unit != "text" or sentence:
         characters = min(UNIT_CHARACTERS, VECTOR_BYTES // (4 * size))
+    if sentence:
+        size = sentence.size(size)
     longest = max(map(len, model.tokenizer.vocabulary))
     result = EmbedResult(0, 0, size, 0.0, 0, 0, 0, config.output)
     with (
@@ -150,6 +156,7 @@ def embed(config: EmbedConfig) -> EmbedResult:
                 long=config.long,
                 sequence_length=config.sequence_length,
                 batch_tokens=config.batch_tokens,
+                normalize=config.normalize,
             )
             write(made.texts)
             result.texts += len(window)
@@ -172,9 +179,10 @@ def embed_texts(
     *,
     weights: Sequence[float] | None = None,
     words: Words = "tokenizer",
-    long: Long = "windows",
+    long: Long | None = None,
     sequence_length: int | None = None,
     batch_tokens: int = BATCH_TOKENS,
+    normalize: bool | None = None,
 ) -> Embeddings:
     """The vectors of texts or pairs, in order; the arguments are the options of `EmbedConfig`.
 
@@ -182,17 +190,20 @@ def embed_texts(
         UserError: options that do not go together or that the model cannot follow.
     """
     choice = _layers(model, layers, weights)
+    sentence = _sentence(model, layers, pooling, unit, weights)
     pooling = _pooling(unit, pooling)
+    long = long or ("cut" if sentence else "windows")
     length = sequence_length or model.sequence_length
     check_sequence_length(length, model.model)
     made = [_prepare(model, n, text, unit, words, long, length) for n, text in enumerate(texts)]
     sequences = [one for text in made for one in text.sequences]
     size = choice.size(model.config.hidden_size)
-    pooled = [_Pooled(pooling, size) for _ in made] if unit == "text" else []
-    rows = [np.zeros((len(text.ids), size), np.float32) for text in made if unit != "text"]
+    whole = unit == "text" and sentence is None
+    pooled = [_Pooled(pooling, size) for _ in made] if whole else []
+    rows = [np.zeros((len(text.ids), size), np.float32) for text in made if not whole]
     for number, values in _vectors(model, sequences, choice, weights, batch_tokens):
         one = sequences[number]
-        if unit == "text":
+        if whole:
             pooled[one.text].add(values, one.kept)
         else:
             rows[one.text][one.rows] = values[one.kept]
@@ -203,17 +214,24 @@ def embed_texts(
     )
     vocabulary = model.tokenizer.vocabulary
     for number, (text, given) in enumerate(zip(made, texts, strict=True)):
-        if unit == "text":
-            result.texts.append(Embedding(pooled[number].vector()))
+        if whole:
+            vector = pooled[number].vector()
+            result.texts.append(Embedding(_of_length_1(vector) if normalize else vector))
             continue
         values = rows[number]
+        if sentence:
+            vector = sentence.vector(torch.from_numpy(values), normalize).numpy()
+            result.texts.append(Embedding(vector))
+            continue
         if unit == "token":
             tokens = [vocabulary[entry] for entry in text.ids]
+            values = _of_length_1(values) if normalize else values
             result.texts.append(Embedding(values, tokens, text.spans))
             continue
         vectors = np.empty((len(text.words), size), np.float32)
         for place, word in enumerate(text.words):
             vectors[place] = _word(values, word, pooling)
+        vectors = _of_length_1(vectors) if normalize else vectors
         spans: list[Span] = [(word.start, word.end) for word in text.words]
         units = [str(given)[word.start : word.end] for word in text.words]
         result.texts.append(Embedding(vectors, units, spans))
@@ -235,6 +253,24 @@ def _layers(model: LoadedModel, layers: str, weights: Sequence[float] | None) ->
             f"--weights do not go with {layers}; use weighted-last-four, weighted-all or numbers"
         )
     return choice.weighted(len(weights))
+
+
+def _sentence(
+    model: LoadedModel,
+    layers: str,
+    pooling: Pooling | None,
+    unit: Unit,
+    weights: Sequence[float] | None,
+) -> SentenceModules | None:
+    """The steps of the model's own directory, where nothing else is asked for."""
+    own = unit == "text" and layers == "last" and pooling is None and weights is None
+    return model.sentence if own else None
+
+
+def _of_length_1(vectors: np.ndarray) -> np.ndarray:
+    """[rows, size]; zeros stay zeros."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(lengths, 1e-12)
 
 
 def _pooling(unit: Unit, pooling: Pooling | None) -> Pooling:

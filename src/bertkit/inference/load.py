@@ -21,7 +21,9 @@ from torch import nn
 
 from bertkit import config as configurations
 from bertkit.errors import UserError
+from bertkit.formats.hub import checkpoint_path
 from bertkit.formats.huggingface import load_checkpoint
+from bertkit.formats.sentence import SentenceModules, read_sentence_modules
 from bertkit.inference.config import Words
 from bertkit.inference.words import words_of
 from bertkit.model.config import ModelConfig
@@ -34,6 +36,7 @@ from bertkit.tasks.classification import ClassPrediction
 from bertkit.tasks.config import Long, WindowMean
 from bertkit.tasks.evaluate import tuned_with
 from bertkit.tasks.finetune import task_options
+from bertkit.tasks.fit import check_fit
 from bertkit.tasks.multilabel import LabelSetPrediction
 from bertkit.tasks.readers import TextExample, WordsExample
 from bertkit.tasks.registry import TASKS, family_of
@@ -70,6 +73,7 @@ class LoadedModel(nn.Module):
         missing: weights, by their names in the file, that the checkpoint lacks.
         options: how inputs become sequences and outputs predictions, as in fine-tuning.
         tuned_for: name of the task that the run was tuned for, or None.
+        sentence: the steps after the encoder of a sentence-transformers directory, or None.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class LoadedModel(nn.Module):
         missing: Sequence[str] = (),
         options: TaskOptions | None = None,
         tuned_for: str | None = None,
+        sentence: SentenceModules | None = None,
     ) -> None:
         super().__init__()
         self.model = model
@@ -90,6 +95,7 @@ class LoadedModel(nn.Module):
         self.missing = list(missing)
         self.options = options or TaskOptions(sequence_length)
         self.tuned_for = tuned_for
+        self.sentence = sentence
 
     def lacks(self, prefix: str) -> bool:
         """Whether weights under this name in the file are missing, so are untrained."""
@@ -211,19 +217,24 @@ def load(path: str | Path, precision: Precision = "fp32") -> LoadedModel:
     """Loads a checkpoint's model, with the head it has, and its tokenizer.
 
     Args:
-        path: a Hugging Face directory, such as a finished run.
+        path: a Hugging Face directory, such as a finished run, a sentence-transformers directory,
+            or the name of a model of the hub.
         precision: arithmetic of the matrix products.
 
     Raises:
         UserError: there is no such checkpoint, or it is not whole.
     """
-    directory = Path(path)
-    checkpoint = load_checkpoint(directory)
+    directory = checkpoint_path(str(path))
+    sentence = read_sentence_modules(directory)
+    place = sentence.transformer if sentence else directory
+    checkpoint = load_checkpoint(place)
     model = checkpoint.model
-    tokenizer = Tokenizer.load(directory)
+    tokenizer = Tokenizer.load(place)
+    check_fit(tokenizer, model, place)
     set_compute_dtype(model, compute_dtype(precision, next(model.parameters()).device))
     positions = max_positions(model)
-    length = min(trained_length(directory) or positions, positions)
+    told = sentence.max_length if sentence else trained_length(directory)
+    length = min(told or positions, positions)
     tuned = tuned_with(directory)
     loaded = LoadedModel(
         model,
@@ -233,6 +244,7 @@ def load(path: str | Path, precision: Precision = "fp32") -> LoadedModel:
         checkpoint.missing,
         options=task_options(tuned) if tuned else None,
         tuned_for=tuned.task if tuned else None,
+        sentence=sentence,
     )
     loaded.eval()
     return loaded

@@ -209,7 +209,10 @@ class MultipleChoiceModel(nn.Module):
 
 
 class TaggingModel(nn.Module):
-    """The encoder with a classifier on chosen tokens, as the first piece of each word."""
+    """The encoder with a classifier on chosen tokens, as the first piece of each word.
+
+    It has no pooler, for it never looks at a sequence as a whole.
+    """
 
     head = "tagging"
 
@@ -217,7 +220,7 @@ class TaggingModel(nn.Module):
         super().__init__()
         self.config = config
         self.labels = list(labels)
-        self.encoder = Encoder(config)
+        self.encoder = Encoder(config, pooler=False)
         self.classifier = LabelHead(config, len(labels))
 
     def forward(self, batch: FlatBatch, word_positions: Tensor) -> Tensor:
@@ -227,6 +230,8 @@ class TaggingModel(nn.Module):
 
 class QuestionAnsweringModel(nn.Module):
     """The encoder with a start and an end vector over the tokens (paper, sections 4.2 and 4.3).
+
+    It has no pooler, for it never looks at a sequence as a whole.
 
     Attributes:
         null_threshold: a question counts as unanswerable when its null odds (score of the span
@@ -240,7 +245,7 @@ class QuestionAnsweringModel(nn.Module):
         self.config = config
         self.labels = list(labels)  # none: the outputs are always start and end
         self.null_threshold: float | None = None
-        self.encoder = Encoder(config)
+        self.encoder = Encoder(config, pooler=False)
         self.spans = SpanHead(config)
 
     def forward(self, batch: FlatBatch) -> Tensor:

@@ -16,7 +16,13 @@ from torch.nn import functional as F
 
 from bertkit.model.config import ModelConfig
 from bertkit.model.dropout import Dropout
-from bertkit.model.layers import ACTIVATIONS, LayerNorm, Linear, missing_rows
+from bertkit.model.layers import (
+    ACTIVATIONS,
+    LayerNorm,
+    Linear,
+    missing_rows,
+    truncated_normal_,
+)
 
 CHUNK_ROWS = 512
 """Masked positions whose logits exist at the same time."""
@@ -91,7 +97,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
 class MaskedLMHead(nn.Module):
     """Predicts the token at a masked position: dense, activation, LayerNorm, then the token
-    embeddings transposed plus a bias. The embeddings are the encoder's own (tied)."""
+    embeddings transposed plus a bias. The embeddings are the encoder's own unless the
+    configuration unties them."""
 
     def __init__(self, config: ModelConfig, embeddings: nn.Parameter) -> None:
         super().__init__()
@@ -99,6 +106,9 @@ class MaskedLMHead(nn.Module):
         self.activation = ACTIVATIONS[config.activation]
         self.norm = LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.embeddings = embeddings
+        if not config.tied:
+            self.embeddings = nn.Parameter(torch.empty_like(embeddings))
+            truncated_normal_(self.embeddings.data, config.initializer_range)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def transform(self, hidden: Tensor) -> Tensor:

@@ -22,7 +22,9 @@ class TuningOptions:
     """
 
     checkpoint: str = option(
-        help="a checkpoint or a finished pre-training run (Hugging Face directory)", positional=True
+        help="a checkpoint or a finished pre-training run (Hugging Face directory), or the name of "
+        "a released one, as bert-base-chinese",
+        positional=True,
     )
     output: str = option(help="folder of the run; the tuned model is written there", short="o")
     task: str | None = option(

@@ -12,12 +12,14 @@ from torch import nn
 from bertkit import config as configurations
 from bertkit.errors import UserError
 from bertkit.files import writing
+from bertkit.formats.hub import checkpoint_path
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.model.encoder import set_compute_dtype
 from bertkit.report.finetuning import write_evaluation_report
 from bertkit.tasks.answers import check_head, evaluate_model, max_positions
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
 from bertkit.tasks.finetune import columns_of, task_options
+from bertkit.tasks.fit import check_fit
 from bertkit.tasks.readers import require_file
 from bertkit.tasks.registry import family_of, get_task
 from bertkit.tasks.tables import metrics_line, scores_table, write_jsonl
@@ -84,7 +86,7 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
             labels that the checkpoint does not know.
     """
     keep_memory()
-    directory = Path(config.checkpoint)
+    directory = checkpoint_path(config.checkpoint)
     checkpoint = load_checkpoint(directory)
     model = checkpoint.model
     tuned = tuned_with(directory)
@@ -106,6 +108,7 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     )
     examples = task.read(path, columns)
     tokenizer = Tokenizer.load(directory)
+    check_fit(tokenizer, model, directory, config.quiet)
     device = next(model.parameters()).device
     set_compute_dtype(model, compute_dtype(config.precision, device))
     options = task_options(tuned) if tuned else TaskOptions(max_positions(model))

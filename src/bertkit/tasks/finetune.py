@@ -31,7 +31,9 @@ from torch import nn
 
 from bertkit.errors import UserError
 from bertkit.files import sha256, writing, writing_into
+from bertkit.formats.hub import checkpoint_path
 from bertkit.formats.huggingface import LoadedCheckpoint, load_checkpoint, save_checkpoint
+from bertkit.formats.weights import weight_file
 from bertkit.model.bert import LABELLED
 from bertkit.model.config import dropout_rates
 from bertkit.progress import say
@@ -41,6 +43,7 @@ from bertkit.tasks.answers import Evaluation, check_sequence_length, evaluate_mo
 from bertkit.tasks.batches import TokenSource, TrainingSource
 from bertkit.tasks.best import BestOnDev
 from bertkit.tasks.config import FinetuneConfig
+from bertkit.tasks.fit import check_fit
 from bertkit.tasks.own_data import resolve
 from bertkit.tasks.readers import find_file, require_file
 from bertkit.tasks.registry import get_task
@@ -135,13 +138,15 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     config = resolve(config)
     task = get_task(str(config.task))
     config = replace(config, learning_rate=peak_rate(config))  # so that the run's files tell it
-    tokenizer = Tokenizer.load(config.checkpoint)
+    start = checkpoint_path(config.checkpoint)
+    tokenizer = Tokenizer.load(start)
     data = read_data(config, task)
-    model, head = load_model(config, task, data)
+    model, head = load_model(config, task, data, start)
+    check_fit(tokenizer, model, start, config.quiet)
     run = Path(config.output)
     best = BestOnDev(run, task.main, config.patience) if keeps_best(config) else None
     claim(run, config, "finetune.yaml", MAY_CHANGE - ({"evaluate_steps"} if best else set()))
-    same_inputs(run, [Path(config.checkpoint, "model.safetensors"), *data.files])
+    same_inputs(run, [weight_file(start), *data.files])
     options = task_options(config)
     made = task.features(data.train, tokenizer, data.labels, options)
     if not made.features:
@@ -215,15 +220,18 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     return summary
 
 
-def load_model(config: FinetuneConfig, task: Task, data: Data) -> tuple[nn.Module, str]:
-    """The checkpoint with the task's head, ready to be tuned, and what became of the head.
+def load_model(
+    config: FinetuneConfig, task: Task, data: Data, start: Path
+) -> tuple[nn.Module, str]:
+    """The checkpoint in `start` with the task's head, ready to be tuned, and what became of the
+    head.
 
     Raises UserError where it does not go with the configuration.
     """
     seed_initial_weights(config.seed)
     rates = {} if config.dropout is None else dropout_rates(config.dropout)
     head_name, head_options = chosen_head(config, task)
-    loaded = load_checkpoint(config.checkpoint, head_name, data.labels, head_options, **rates)
+    loaded = load_checkpoint(start, head_name, data.labels, head_options, **rates)
     model = loaded.model
     check_sequence_length(task_options(config).sequence_length, model)
     check_layers(model, config.reinitialise_layers, config.freeze_layers)

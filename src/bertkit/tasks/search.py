@@ -30,6 +30,8 @@ from typing import Any
 from bertkit import config as configurations
 from bertkit.errors import UserError
 from bertkit.files import writing, writing_into
+from bertkit.formats.hub import checkpoint_path
+from bertkit.formats.weights import weight_file
 from bertkit.progress import Progress
 from bertkit.tasks.config import FinetuneConfig, SearchConfig, TuningOptions
 from bertkit.tasks.finetune import MAY_CHANGE, check, load_model, read_data, same_inputs
@@ -118,12 +120,13 @@ def search(config: SearchConfig) -> SearchResult:
     config = replace(config, **{name: getattr(any_config, name) for name in _FOUND})
     task = get_task(str(config.task))
     data = read_data(any_config, task)
-    load_model(any_config, task, data)  # for its complaints, before anything is written
+    start = checkpoint_path(config.checkpoint)
+    load_model(any_config, task, data, start)  # for its complaints, before anything is written
     chance = score_of_chance(task, data.dev, data.labels)
     out = Path(config.output)
     claim(out, config, "search.yaml", (MAY_CHANGE - {"evaluate_steps"}) | _OWN)
     configurations.save(config, out / "search.yaml")
-    same_inputs(out, [Path(config.checkpoint, WEIGHTS), *data.files])
+    same_inputs(out, [weight_file(start), *data.files])
 
     count = max(config.seeds, config.grid_seeds)
     seeds = range(config.seed, config.seed + count)
