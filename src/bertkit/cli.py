@@ -26,7 +26,6 @@ import bertkit
 from bertkit.arguments import help_text, parse, table
 from bertkit.errors import Interrupted, UserError
 from bertkit.files import explain
-from bertkit.progress import speaks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +189,7 @@ def run(name: str, config_class: type, function: Callable[[Any], Any], arguments
             text = json.dumps(_plain(dataclasses.asdict(result)), ensure_ascii=False, indent=2)
         else:
             text = str(result)
-        if text and speaks():
+        if text and _speaks():
             print(text)
         return 0
     except BrokenPipeError:
@@ -201,6 +200,11 @@ def run(name: str, config_class: type, function: Callable[[Any], Any], arguments
         if debug:
             traceback.print_exc()
         return _explain(error)
+
+
+def _speaks() -> bool:
+    """Whether this is the only process, or the first of those that torchrun started together."""
+    return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
 
 
 def overview() -> str:

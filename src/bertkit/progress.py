@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from types import TracebackType
@@ -15,11 +14,6 @@ PLAIN_INTERVAL = 15.0
 """Seconds between two plain lines where there is no terminal."""
 
 console = Console(stderr=True, highlight=False, emoji=False)
-
-
-def speaks() -> bool:
-    """Whether this process speaks to the user: the only one, or the first that torchrun started."""
-    return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
 
 
 def say(message: str, quiet: bool = False) -> None:

@@ -34,7 +34,7 @@ def test_what_the_line_says_goes_before_the_preset() -> None:
 
 def test_without_a_preset_nothing_changes() -> None:
     config = PretrainConfig(corpus="corpus", output="run")
-    assert (config.model, config.sequence_length, config.phases) == (None, 128, [])
+    assert (config.model, config.sequence_length, config.phases) == (None, 512, None)
     assert (config.optimizer, config.schedule, config.reference_warmup) == (
         "adamw",
         "linear",

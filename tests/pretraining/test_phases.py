@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bertkit.pretraining.phases import Phase, PhasedSource, phase_steps, read_phases
 from bertkit.training.batch import Batch
 from bertkit.training.objective import BatchSource
@@ -39,3 +41,21 @@ def test_each_phase_counts_its_own_steps() -> None:
     for step in range(5):
         source.step(step)
     assert (first.asked, second.asked) == ([0, 1, 2], [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("texts", "length", "expected"),
+    [
+        (None, 512, [(128, 0.9), (512, 0.1)]),
+        (None, 128, [(128, 1.0)]),
+        (None, 64, [(64, 1.0)]),
+        (["none"], 512, [(512, 1.0)]),
+        (["64:0.5", "128:0.25"], 256, [(64, 0.5), (128, 0.25), (256, 0.25)]),
+    ],
+)
+def test_the_papers_two_phases_are_the_default_of_long_sequences(
+    texts: list[str] | None, length: int, expected: list[tuple[int, float]]
+) -> None:
+    phases = read_phases(texts, length)
+    assert [phase.sequence_length for phase in phases] == [one for one, _ in expected]
+    assert [phase.share for phase in phases] == pytest.approx([share for _, share in expected])

@@ -378,14 +378,16 @@ class StopError(Exception):
 
 def stopped_at(step: int, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        real = run_module.PhasedSource.step
+        real = run_module.PhasedSource.share
 
-        def stop(self: run_module.PhasedSource, number: int) -> list[Batch]:
+        def stop(
+            self: run_module.PhasedSource, number: int, rank: int, count: int
+        ) -> list[tuple[int, Batch]]:
             if number == step:
                 raise StopError
-            return real(self, number)
+            return real(self, number, rank, count)
 
-        patch.setattr(run_module.PhasedSource, "step", stop)
+        patch.setattr(run_module.PhasedSource, "share", stop)
         with pytest.raises(StopError):
             pretrain(config)
 

@@ -57,9 +57,11 @@ class PretrainConfig:
         help="continue the pre-training of a checkpoint or a finished run on this corpus "
         "(default: fresh weights)",
     )
-    sequence_length: int = option(128, help="tokens of a sentence pair, special tokens included")
-    phases: list[str] = option(
-        [], help="phases of shorter sequences before, as LENGTH:SHARE of the steps: 128:0.9"
+    sequence_length: int = option(512, help="tokens of a sentence pair, special tokens included")
+    phases: list[str] | None = option(
+        None,
+        help="phases of shorter sequences before, as LENGTH:SHARE of the steps, or none (default: "
+        "128:0.9, where --sequence-length is more than 128)",
     )
     batch_size: int = option(256, help="sequences in a step")
     micro_batch_size: int = option(

@@ -24,19 +24,28 @@ class Phase:
     share: float
 
 
-def read_phases(texts: Sequence[str], last_length: int) -> list[Phase]:
+SHORT = 128
+"""The paper's first phase has sequences of this length, in nine steps of ten."""
+
+
+def read_phases(texts: Sequence[str] | None, last_length: int) -> list[Phase]:
     """The phases before the last as `LENGTH:SHARE`, and the last with what they leave.
+
+    Where nothing is said (None) they are the paper's; "none" stands for no phase before the last.
 
     Raises UserError for texts that say no such thing, and for lengths that do not grow.
     """
+    if texts is None:
+        texts = [f"{SHORT}:0.9"] if last_length > SHORT else []
     phases: list[Phase] = []
-    for text in texts:
+    for text in [] if list(texts) == ["none"] else texts:
         length, _, share = text.partition(":")
         try:
             phases.append(Phase(int(length), float(share)))
         except ValueError:
             raise UserError(
-                f"--phases has '{text}'; give LENGTH:SHARE, as 128:0.9 for nine steps in ten"
+                f"--phases has '{text}'; give LENGTH:SHARE, as 128:0.9 for nine steps in ten, or "
+                "none"
             ) from None
     left = 1.0 - sum(phase.share for phase in phases)
     if left <= 0 or any(phase.share <= 0 for phase in phases):

@@ -134,9 +134,9 @@ def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | 
     processes.all(lambda: _check(config, Corpus.open(config.corpus)))
     corpus = Corpus.open(config.corpus)
     processes.all(lambda: _same_corpus(processes, corpus))
+    tokenizer = corpus.tokenizer()
     if config.verify and not config.dry_run:
         processes.all(lambda: corpus.verify() if processes.local == 0 else None)
-    tokenizer = corpus.tokenizer()
     tell_of_words(config, corpus.splits["train"], tokenizer)
     start = make_start(config, tokenizer)
     model = start.model
