@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from bertkit.errors import UserError
+from bertkit.formats.sentence import write_sentence_modules
 from bertkit.inference import embed as module
 from bertkit.inference.config import EmbedConfig
 from bertkit.inference.embed import embed, embed_texts
@@ -334,6 +336,48 @@ def test_vectors_of_a_sentence_encoder_equal_its_own_librarys(tmp_path):
         with torch.inference_mode():
             inputs = tokenizer(text, return_tensors="pt")
             expected.append(theirs(**inputs).last_hidden_state[0].mean(dim=0).numpy())
-    found = embed_texts(load(folder), texts).texts
+    found = embed_texts(load(folder), texts, pooling="mean").texts
     for one, wanted in zip(found, expected, strict=True):
         assert one.vectors[0] == pytest.approx(wanted, abs=1e-5)
+
+
+def test_a_sentence_directory_is_followed_until_something_else_is_asked_for(
+    checkpoint, tmp_path
+) -> None:
+    folder = tmp_path / "sentences"
+    shutil.copytree(checkpoint, folder)
+    size = load(checkpoint).config.hidden_size
+    write_sentence_modules(folder, "weighted-mean", True, size, 12)
+    sentences, plain = load(folder), load(checkpoint)
+    long = "the man went to the house and the big dog went " * 2
+    [own] = embed_texts(sentences, [long]).texts
+    tokens = embed_texts(plain, [long], unit="token", long="cut", sequence_length=12).texts[0]
+    weights = np.arange(1, 13, dtype=np.float32)[:, None]
+    expected = (tokens.vectors * weights).sum(axis=0) / weights.sum()
+    assert own.vectors[0] == pytest.approx(expected / np.linalg.norm(expected), abs=1e-5)
+
+    [whole] = embed_texts(sentences, [long], long="windows").texts
+    tokens = embed_texts(plain, [long], unit="token", sequence_length=12).texts[0]
+    weights = np.arange(1, len(tokens.vectors) + 1, dtype=np.float32)[:, None]
+    expected = (tokens.vectors * weights).sum(axis=0) / weights.sum()
+    assert whole.vectors[0] == pytest.approx(expected / np.linalg.norm(expected), abs=1e-5)
+
+    for asked in ({"pooling": "max"}, {"layers": "second-to-last"}, {"unit": "word"}):
+        [one], [other] = (
+            embed_texts(model, ["the man went"], **asked).texts for model in (sentences, plain)
+        )
+        assert np.array_equal(one.vectors, other.vectors)
+
+
+@pytest.mark.parametrize("unit", ["text", "word", "token"])
+def test_vectors_of_every_unit_can_have_the_length_1(model, unit) -> None:
+    [plain] = embed_texts(model, ["the man \x01 went"], unit=unit, words="spaces").texts
+    [found] = embed_texts(
+        model, ["the man \x01 went"], unit=unit, words="spaces", normalize=True
+    ).texts
+    lengths = np.linalg.norm(plain.vectors, axis=1, keepdims=True)
+    assert found.vectors * lengths == pytest.approx(plain.vectors, abs=1e-5)
+    empty = lengths[:, 0] == 0
+    assert empty.any() == (unit == "word")
+    assert np.linalg.norm(found.vectors[~empty], axis=1) == pytest.approx(1, abs=1e-5)
+    assert not found.vectors[empty].any()

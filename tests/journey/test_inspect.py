@@ -18,7 +18,7 @@ from bertkit.errors import UserError
 from bertkit.formats.huggingface import save_checkpoint
 from bertkit.journey.config import InspectConfig
 from bertkit.journey.inspect import InspectResult, inspect
-from bertkit.model.bert import MODELS, ClassificationModel
+from bertkit.model.bert import LABELLED, MODELS, ClassificationModel
 from bertkit.model.config import model_config
 from bertkit.pretraining.config import PretrainConfig
 from bertkit.pretraining.run import pretrain
@@ -320,8 +320,9 @@ def test_a_checkpoint_tells_its_sizes_head_labels_and_casing(
 @pytest.mark.parametrize("head", MODELS)
 def test_the_arithmetic_agrees_with_the_weights_of_every_head(head: str, tmp_path: Path) -> None:
     config = model_config("2x16x2", 50)
-    labels = [["yes", "no", "perhaps"]] if head in ("classification", "tagging") else []
-    model = MODELS[head](config, *labels)
+    labels = [["yes", "no", "perhaps"]] if head in LABELLED else []
+    options = {"features": "last", "lstm_size": 8} if head == "bilstm-tagging" else {}
+    model = MODELS[head](config, *labels, **options)
     save_checkpoint(model, tmp_path)
     found = look(tmp_path)
     assert found.facts["parameters"] == sum(value.numel() for value in model.parameters())
