@@ -25,9 +25,11 @@ from bertkit.text.tokenizer import Tokenizer
 LABELS = ["good", "bad"]
 
 
-def make(head: str, tokenizer: Tokenizer, vocab_size: int | None = None) -> Any:
+def make(
+    head: str, tokenizer: Tokenizer, vocab_size: int | None = None, positions: int = 32
+) -> Any:
     torch.manual_seed(0)
-    config = model_config("2x16x2", vocab_size or len(tokenizer), max_positions=32)
+    config = model_config("2x16x2", vocab_size or len(tokenizer), max_positions=positions)
     model: Any = MODELS[head]
     if head == "bilstm-tagging":
         return model(config, LABELS, features="last", lstm_size=4)
@@ -210,6 +212,40 @@ def test_onnx_in_integers_is_scored_and_timed(tmp_path: Path, tiny_tokenizer: To
         assert "speed: " in str(result) or "this processor gains nothing" in str(result)
         json.dumps(asdict(result))
         assert bertkit.inspect(bertkit.InspectConfig(str(output))).kind == "ONNX model"
+
+
+def data_of(head: str, path: Path) -> Path:
+    """A few labelled examples of a head's family."""
+    if head == "question-answering":
+        answers = [{"text": "the cat", "answer_start": 0}]
+        asked = [{"id": str(k), "question": "who sat", "answers": answers} for k in range(3)]
+        paragraphs = [{"context": "the cat sat on the dog", "qas": asked}]
+        path.write_text(json.dumps({"data": [{"title": "a", "paragraphs": paragraphs}]}))
+        return path
+    rows: list[dict[str, Any]] = []
+    for k, word in enumerate("abc"):
+        label: Any = {"regression": k / 2, "multi-label": LABELS[: k + 1]}.get(head, k % 2)
+        rows.append({"text": f"the {word} sat", "label": label})
+        if head == "multiple-choice":
+            rows[-1]["choices"] = ["the cat", "a dog"]
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "head", ["regression", "multi-label", "multiple-choice", "question-answering"]
+)
+def test_a_graph_of_every_family_is_scored_like_its_model(
+    head: str, tmp_path: Path, tiny_tokenizer: Tokenizer
+) -> None:
+    pytest.importorskip("onnxruntime")
+    model = make(head, tiny_tokenizer, positions=96)
+    source = directory(tmp_path / "source", model, tiny_tokenizer)
+    data = data_of(head, tmp_path / ("dev.json" if head == "question-answering" else "dev.jsonl"))
+    output = tmp_path / "onnx"
+    found = convert(source, output, to="onnx", quantize="dynamic", data=str(data)).quantized
+    assert found["examples"] == 3
+    assert found["float32"]["metrics"] == pytest.approx(found["pytorch"]["metrics"], abs=1e-4)
 
 
 def test_the_plain_word_about_speed_follows_the_clock() -> None:

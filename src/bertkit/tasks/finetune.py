@@ -33,7 +33,7 @@ from bertkit.errors import UserError
 from bertkit.files import sha256, writing, writing_into
 from bertkit.formats.hub import checkpoint_path
 from bertkit.formats.huggingface import LoadedCheckpoint, load_checkpoint, save_checkpoint
-from bertkit.formats.weights import weight_file
+from bertkit.formats.weights import weight_file, weight_parts
 from bertkit.model.bert import LABELLED
 from bertkit.model.config import dropout_rates
 from bertkit.progress import say
@@ -146,7 +146,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     run = Path(config.output)
     best = BestOnDev(run, task.main, config.patience) if keeps_best(config) else None
     claim(run, config, "finetune.yaml", MAY_CHANGE - ({"evaluate_steps"} if best else set()))
-    same_inputs(run, [weight_file(start), *data.files])
+    same_inputs(run, [*weight_parts(weight_file(start)), *data.files])
     options = task_options(config)
     made = task.features(data.train, tokenizer, data.labels, options)
     if not made.features:

@@ -31,7 +31,7 @@ from bertkit import config as configurations
 from bertkit.errors import UserError
 from bertkit.files import writing, writing_into
 from bertkit.formats.hub import checkpoint_path
-from bertkit.formats.weights import weight_file
+from bertkit.formats.weights import weight_file, weight_parts
 from bertkit.progress import Progress
 from bertkit.tasks.config import FinetuneConfig, SearchConfig, TuningOptions
 from bertkit.tasks.finetune import MAY_CHANGE, check, load_model, read_data, same_inputs
@@ -126,7 +126,7 @@ def search(config: SearchConfig) -> SearchResult:
     out = Path(config.output)
     claim(out, config, "search.yaml", (MAY_CHANGE - {"evaluate_steps"}) | _OWN)
     configurations.save(config, out / "search.yaml")
-    same_inputs(out, [weight_file(start), *data.files])
+    same_inputs(out, [*weight_parts(weight_file(start)), *data.files])
 
     count = max(config.seeds, config.grid_seeds)
     seeds = range(config.seed, config.seed + count)
