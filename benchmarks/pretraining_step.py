@@ -17,14 +17,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import platform
 import statistics
-import subprocess
 import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
+
+from turns import Side, Timing, processor, serve
 
 VOCABULARY = 30522
 LENGTH = 128
@@ -160,51 +158,15 @@ def work(setting: str, size: str, sequences: int, precision: str, threads: int) 
     else:
         step = peer_step(size, sequences, setting)
     loss = step()
-    print(json.dumps({"loss": loss, "threads": torch.get_num_threads()}), flush=True)
-    for line in sys.stdin:
-        seconds = []
-        for _ in range(int(line)):
-            began, began_cpu = time.perf_counter(), time.process_time()
-            step()
-            seconds.append((time.perf_counter() - began, time.process_time() - began_cpu))
-        print(json.dumps(seconds), flush=True)
+    serve(step, {"loss": loss, "threads": torch.get_num_threads()})
 
 
-class Worker:
-    """A process that holds one side ready and times steps on demand."""
-
-    def __init__(self, setting: str, options: argparse.Namespace) -> None:
-        command = [sys.executable, __file__, "--work", setting, "--size", options.size]
-        command += ["--sequences", str(options.sequences), "--precision", options.precision]
-        command += ["--threads", str(options.threads)]
-        self.setting = setting
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self.ready = self._answer()
-
-    def _answer(self) -> Any:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{self.setting} ended with exit code {self.process.wait()}")
-        return json.loads(line)
-
-    def time(self, steps: int) -> list[tuple[float, float]]:
-        """(seconds, seconds of processor time) of each of so many steps."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{steps}\n")
-        self.process.stdin.flush()
-        return [tuple(pair) for pair in self._answer()]
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
+def side(setting: str, options: argparse.Namespace) -> Side:
+    """A process that holds a setting ready."""
+    command = [sys.executable, __file__, "--work", setting, "--size", options.size]
+    command += ["--sequences", str(options.sequences), "--precision", options.precision]
+    command += ["--threads", str(options.threads)]
+    return Side(setting, command)
 
 
 def scan(settings: list[str], options: argparse.Namespace) -> dict[str, float]:
@@ -212,7 +174,7 @@ def scan(settings: list[str], options: argparse.Namespace) -> dict[str, float]:
     found: dict[str, float] = {}
     for setting in settings:
         try:
-            worker = Worker(setting, options)
+            worker = side(setting, options)
             found[setting] = min(wall for wall, _ in worker.time(3)[1:])
             worker.close()
         except RuntimeError as error:  # as where there is no C++ compiler
@@ -220,15 +182,6 @@ def scan(settings: list[str], options: argparse.Namespace) -> dict[str, float]:
             continue
         print(f"scan: transformers {setting}: {found[setting]:.2f} s a step", file=sys.stderr)
     return found
-
-
-def processor() -> str:
-    listing = Path("/proc/cpuinfo")
-    if listing.exists():
-        for line in listing.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def main() -> None:
@@ -258,8 +211,8 @@ def main() -> None:
     else:
         scanned = scan(peer_settings(bf16, not options.no_compile), options)
         best = min(scanned, key=lambda setting: scanned[setting])
-    sides = {name: Worker(name, options) for name in (OURS, best)}
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
+    sides = {name: side(name, options) for name in (OURS, best)}
+    times: dict[str, list[Timing]] = {name: [] for name in sides}
     for worker in sides.values():
         worker.time(1)
     for _ in range(options.rounds):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from operator import mul
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +54,29 @@ def test_a_worker_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bertkit.workers._START", "import os; os.kill(os.getpid(), 9)")
     with pytest.raises(UserError, match=r"signal 9.*--workers"):
         list(parallel_map(int, ["1", "2"], 2))
+
+
+def test_a_worker_ends_with_its_caller_amid_an_item() -> None:
+    """The caller is killed while its workers sleep for a minute."""
+    script = (
+        "import time; from bertkit.workers import parallel_map; "
+        "list(parallel_map(time.sleep, [60, 60], 2))"
+    )
+    caller = subprocess.Popen([sys.executable, "-c", script])
+    children = Path(f"/proc/{caller.pid}/task/{caller.pid}/children")
+    if not children.exists():
+        caller.kill()
+        pytest.skip("needs Linux to see the workers")
+    while len(workers := children.read_text().split()) < 2:
+        assert caller.poll() is None
+        time.sleep(0.01)
+    time.sleep(1.0)
+    caller.kill()
+    caller.wait()
+    until = time.monotonic() + 20
+    while any(Path("/proc", worker).exists() for worker in workers):
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def test_there_is_a_processor() -> None:

@@ -29,16 +29,20 @@ if TYPE_CHECKING:
     from bertkit.inference.fill import fill as fill
     from bertkit.inference.load import load as load
     from bertkit.inference.predict import predict as predict
+    from bertkit.journey.config import ConvertConfig as ConvertConfig
     from bertkit.journey.config import InspectConfig as InspectConfig
     from bertkit.journey.config import QuickstartConfig as QuickstartConfig
+    from bertkit.journey.convert import convert as convert
     from bertkit.journey.inspect import inspect as inspect
     from bertkit.journey.quickstart import quickstart as quickstart
     from bertkit.pretraining.config import PretrainConfig as PretrainConfig
     from bertkit.pretraining.run import pretrain as pretrain
     from bertkit.tasks.config import EvaluateConfig as EvaluateConfig
     from bertkit.tasks.config import FinetuneConfig as FinetuneConfig
+    from bertkit.tasks.config import SearchConfig as SearchConfig
     from bertkit.tasks.evaluate import evaluate as evaluate
     from bertkit.tasks.finetune import finetune as finetune
+    from bertkit.tasks.search import search as search
     from bertkit.text.config import VocabConfig as VocabConfig
     from bertkit.text.tokenizer import Tokenizer as Tokenizer
     from bertkit.text.vocabulary import learn_vocabulary as vocab  # noqa: F401
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "ConvertConfig": "bertkit.journey.config:ConvertConfig",
     "EmbedConfig": "bertkit.inference.config:EmbedConfig",
     "EvaluateConfig": "bertkit.tasks.config:EvaluateConfig",
     "ExtractConfig": "bertkit.extraction.config:ExtractConfig",
@@ -56,8 +61,10 @@ _EXPORTS = {
     "PrepareConfig": "bertkit.corpus.config:PrepareConfig",
     "PretrainConfig": "bertkit.pretraining.config:PretrainConfig",
     "QuickstartConfig": "bertkit.journey.config:QuickstartConfig",
+    "SearchConfig": "bertkit.tasks.config:SearchConfig",
     "Tokenizer": "bertkit.text.tokenizer:Tokenizer",
     "VocabConfig": "bertkit.text.config:VocabConfig",
+    "convert": "bertkit.journey.convert:convert",
     "embed": "bertkit.inference.embed:embed",
     "evaluate": "bertkit.tasks.evaluate:evaluate",
     "extract": "bertkit.extraction.extract:extract",
@@ -69,6 +76,7 @@ _EXPORTS = {
     "prepare": "bertkit.corpus.prepare:prepare",
     "pretrain": "bertkit.pretraining.run:pretrain",
     "quickstart": "bertkit.journey.quickstart:quickstart",
+    "search": "bertkit.tasks.search:search",
     "vocab": "bertkit.text.vocabulary:learn_vocabulary",
 }
 """Where each name lives: "module:attribute". The imports above say the same to type checkers."""

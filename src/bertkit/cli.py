@@ -85,16 +85,26 @@ COMMANDS = {
             "finetune",
             "Fine-tune a checkpoint on a task",
             "bertkit finetune my-bert --task sst-2 --data data/SST-2 -o my-sentiment",
+            "bertkit finetune my-bert --task conll-2003 --data data/conll --features "
+            "concat-last-four -o my-tagger",
+        ),
+        (
+            "search",
+            "Fine-tune with a grid of options and several seeds, and keep the best model",
+            "bertkit search my-bert --task sst-2 --data data/SST-2 -o my-sentiment --seeds 5",
+            "bertkit search my-bert --task sst-2 --data data/SST-2 -o my-sentiment "
+            "--learning-rate 5e-5,2e-5 --epochs 3 --batch-size 32 --workers 4",
         ),
         (
             "evaluate",
             "Score a fine-tuned model on a task's data",
-            "bertkit evaluate my-sentiment --task sst-2 --data data/SST-2",
+            "bertkit evaluate my-sentiment --task sst-2 --data data/SST-2 --report dev.html",
         ),
         (
             "predict",
             "Answer with a fine-tuned model, one JSON object a line",
             "bertkit predict my-sentiment sentences.txt",
+            "bertkit predict my-sentiment reviews.csv --text body -o answers.jsonl",
             "echo 'A fine film.' | bertkit predict my-sentiment -",
         ),
         (
@@ -106,6 +116,14 @@ COMMANDS = {
             "embed",
             "Write the vectors that an encoder gives to texts",
             "bertkit embed my-bert sentences.txt -o vectors.npy",
+            "bertkit embed my-bert sentences.txt -o words.npz --unit word --layers=-1,-2",
+        ),
+        (
+            "convert",
+            "Turn a checkpoint into another kind: TensorFlow, Hugging Face, sentences, ONNX",
+            "bertkit convert uncased_L-12_H-768_A-12 my-bert",
+            "bertkit convert my-bert for-google --to tensorflow",
+            "bertkit convert my-sentiment for-onnx --to onnx --quantize dynamic --data data/SST-2",
         ),
         (
             "inspect",

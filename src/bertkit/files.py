@@ -10,11 +10,13 @@ import errno
 import gzip
 import hashlib
 import io
+import json
 import lzma
 import os
 import re
 import shutil
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -306,3 +308,39 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     elif path.exists() or path.is_symlink():
         path.unlink(missing_ok=True)
+
+
+LARGEST_JSON = 1 << 26
+"""Bytes of the longest JSON file that is read whole; a vocabulary of 250,000 entries has 16 MB."""
+
+
+def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The JSON object in a file.
+
+    Raises UserError where there is no such file, it is too large, no JSON, no object, or has a
+    name twice.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
+            raise ValueError(f"{twice[:100]!r} stands twice in it")
+        return found
+
+    try:
+        if not os.path.isfile(path) and os.path.exists(path):
+            raise ValueError("it is not a file")
+        if os.path.getsize(path) > LARGEST_JSON:
+            raise ValueError(f"it has more than {LARGEST_JSON:,} bytes")
+        data = Path(path).read_bytes()
+        value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=once)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; check the file") from error
+    except RecursionError as error:
+        raise UserError(f"{path} is nested too deeply; copy or export it again") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON: {error}; copy or export it again") from error
+    if not isinstance(value, dict):
+        raise UserError(f"{path} is not a JSON object; copy or export it again")
+    return value

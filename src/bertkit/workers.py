@@ -2,7 +2,8 @@
 
 Each worker is a fresh Python that talks over its own pipes. So nothing is forked beside running
 threads, a caller's script needs no `if __name__ == "__main__"`, Ctrl-C reaches only the caller,
-and a worker ends when its caller does, however that ends: its pipe closes.
+and a worker ends when its caller does, however that ends: its pipe closes, and amid a long item it
+sees that it has another parent.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import pickle
 import queue
 import subprocess
 import sys
+import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -148,8 +151,16 @@ def _ended(process: subprocess.Popen[bytes]) -> UserError:
     )
 
 
+def _end_with(parent: int) -> None:
+    """Ends this process at once when it is no longer a child of `parent`."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
 def serve() -> int:
     """The worker's side: reads items from standard input until it closes."""
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever else prints must not get between the results
     try:

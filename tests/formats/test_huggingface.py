@@ -14,8 +14,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bertkit.errors import UserError
+from bertkit.formats.heads import HEADS
 from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
-from bertkit.model.bert import MODELS, ClassificationModel, PretrainingModel, TaggingModel
+from bertkit.formats.tensorflow import save_tensorflow
+from bertkit.model.bert import LABELLED, MODELS, ClassificationModel, PretrainingModel, TaggingModel
 from bertkit.model.config import ModelConfig
 from tests.model.peers import as_peer, random_batch
 
@@ -39,7 +41,9 @@ LABELS = ["negative", "néutre", "正面"]
 def make_model(head: str) -> Any:
     torch.manual_seed(0)
     model: Any = MODELS[head]
-    return model(CONFIG, LABELS) if head in ("classification", "tagging") else model(CONFIG)
+    if head == "bilstm-tagging":
+        return model(CONFIG, LABELS, features="weighted-all", lstm_size=8)
+    return model(CONFIG, LABELS) if head in LABELLED else model(CONFIG)
 
 
 @pytest.fixture
@@ -111,11 +115,37 @@ def test_config_json_is_that_of_a_bert_config(tmp_path: Path) -> None:
     assert values["problem_type"] == "single_label_classification"
 
 
-def test_one_label_is_a_regression(tmp_path: Path) -> None:
-    save_checkpoint(ClassificationModel(CONFIG, ["similarity"]), tmp_path)
+@pytest.mark.parametrize(
+    ("head", "labels", "problem"),
+    [
+        ("regression", ["similarity"], "regression"),
+        ("multi-label", LABELS, "multi_label_classification"),
+    ],
+)
+def test_what_a_sequence_classifier_learned_is_its_problem_type(
+    head: str, labels: list[str], problem: str, tmp_path: Path
+) -> None:
+    save_checkpoint(MODELS[head](CONFIG, labels), tmp_path)
     values = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
-    assert values["problem_type"] == "regression"
-    assert load_checkpoint(tmp_path).model.labels == ["similarity"]
+    assert values["problem_type"] == problem
+    loaded = load_checkpoint(tmp_path).model
+    assert (loaded.head, loaded.labels) == (head, labels)
+    assert load_checkpoint(tmp_path, head="classification", labels=labels).missing
+
+
+def test_one_output_without_a_problem_type_is_a_regression(tmp_path: Path) -> None:
+    save_checkpoint(ClassificationModel(CONFIG, ["similarity"]), tmp_path)
+    change_config(tmp_path, problem_type=None)
+    assert load_checkpoint(tmp_path).model.head == "regression"
+
+
+def test_transformers_scores_choices_the_same(tmp_path: Path) -> None:
+    model = make_model("multiple-choice").eval()
+    batch = random_batch([9, 30, 4, 7, 12, 3], CONFIG.vocab_size)
+    peer = as_peer(model, tmp_path, "BertForMultipleChoice")
+    with torch.no_grad():
+        theirs = peer(**{name: value.view(2, 3, -1) for name, value in batch.padded.items()})
+        torch.testing.assert_close(model(batch.flat), theirs.logits.view(-1))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +156,11 @@ def test_one_label_is_a_regression(tmp_path: Path) -> None:
         ("masked-lm", ["AutoModelForMaskedLM", "BertForMaskedLM"]),
         ("left-to-right", ["AutoModelForCausalLM", "BertLMHeadModel"]),
         ("classification", ["AutoModel", "AutoModelForSequenceClassification"]),
-        ("tagging", ["AutoModel", "AutoModelForTokenClassification"]),
+        ("multi-label", ["AutoModelForSequenceClassification"]),
+        ("regression", ["AutoModelForSequenceClassification"]),
+        ("multiple-choice", ["AutoModel"]),
+        ("tagging", ["AutoModelForTokenClassification"]),
+        ("question-answering", ["AutoModelForQuestionAnswering"]),
     ],
 )
 def test_transformers_finds_every_weight_and_computes_the_same(
@@ -148,6 +182,17 @@ def test_transformers_finds_every_weight_and_computes_the_same(
             torch.testing.assert_close(batch.at_tokens(hidden), model.encoder(batch.flat))
 
 
+@pytest.mark.parametrize("head", [head for head in MODELS if head != "bilstm-tagging"])
+def test_transformers_finds_nothing_missing_and_nothing_left_over(
+    head: str, tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    save_checkpoint(make_model(head), tmp_path)
+    kind = getattr(transformers, HEADS[head].architecture)
+    _, found = kind.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(found.values()), found
+
+
 @pytest.mark.parametrize(
     ("kind", "head", "missing"),
     [
@@ -155,8 +200,10 @@ def test_transformers_finds_every_weight_and_computes_the_same(
         ("BertForPreTraining", "pretraining", []),
         ("BertForMaskedLM", "masked-lm", []),
         ("BertForSequenceClassification", "classification", []),
-        ("BertForTokenClassification", "tagging", ["pooler.dense.weight", "pooler.dense.bias"]),
-        ("BertForQuestionAnswering", "encoder", ["pooler.dense.weight", "pooler.dense.bias"]),
+        ("BertForMultipleChoice", "multiple-choice", []),
+        ("BertForTokenClassification", "tagging", []),
+        ("BertForQuestionAnswering", "question-answering", []),
+        ("BertForNextSentencePrediction", "encoder", []),
     ],
 )
 def test_what_transformers_writes_is_read(
@@ -185,11 +232,14 @@ def test_what_transformers_writes_is_read(
     for part in missing:
         assert any(part in name for name in loaded.missing)
     assert bool(loaded.missing) == bool(missing)
-    assert bool(loaded.unexpected) == (kind == "BertForQuestionAnswering")
+    assert bool(loaded.unexpected) == (kind == "BertForNextSentencePrediction")
     batch = random_batch([9, 30, 4], 120)
     model: Any = loaded.model.eval()
     with torch.no_grad():
-        theirs = peer(**batch.padded, output_hidden_states=True)
+        padded = batch.padded
+        if head == "multiple-choice":  # one question, its choices
+            padded = {name: value[None] for name, value in padded.items()}
+        theirs = peer(**padded, output_hidden_states=True)
         torch.testing.assert_close(
             model.encoder(batch.flat),
             batch.at_tokens(theirs.hidden_states[-1]),
@@ -423,7 +473,7 @@ def test_a_directory_without_weights_is_refused(pretrained: Path) -> None:
     refused(pretrained, "no weights in .* expected model.safetensors")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '"bert"', "\udcff"])
+@pytest.mark.parametrize("text", ["", "{", "[1]", '"bert"', "\udcff", "[" * 100_000])
 def test_a_broken_config_is_refused(pretrained: Path, text: str) -> None:
     (pretrained / "config.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     refused(pretrained, r"config\.json")
@@ -502,13 +552,49 @@ def test_a_truncated_pickle_is_refused(pretrained: Path) -> None:
     refused(pretrained, r"pytorch_model\.bin (is broken|cannot be read)")
 
 
-def test_an_untied_output_layer_is_refused(pretrained: Path) -> None:
-    def untie(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        return tensors | {"cls.predictions.decoder.weight": torch.zeros(120, 32)}
+@pytest.mark.parametrize("head", ["pretraining", "masked-lm"])
+def test_an_output_layer_of_its_own_is_kept(head: str, tmp_path: Path) -> None:
+    """What is not the token embeddings is loaded, saved and read by transformers as it is."""
+    torch.manual_seed(5)
+    (tmp_path / "tied").mkdir()
+    save_checkpoint(make_model(head), tmp_path / "tied")
+    decoder = {
+        "cls.predictions.decoder.weight": torch.randn(120, 32),
+        "cls.predictions.decoder.bias": torch.randn(120),
+    }
+    change_tensors(tmp_path / "tied", lambda tensors: tensors | decoder)
+    loaded = load_checkpoint(tmp_path / "tied")
+    assert (loaded.missing, loaded.unexpected) == ([], [])
+    model: Any = loaded.model.eval()
+    assert not model.config.tied
+    state = model.state_dict()
+    assert torch.equal(state["masked_lm.embeddings"], decoder["cls.predictions.decoder.weight"])
+    assert torch.equal(state["masked_lm.bias"], decoder["cls.predictions.decoder.bias"])
+    kind = "BertForMaskedLM" if head == "masked-lm" else "BertForPreTraining"
+    peer = as_peer(model, tmp_path / "own", kind)
+    again = load_checkpoint(tmp_path / "own").model.state_dict()
+    assert all(torch.equal(again[name], state[name]) for name in state)
+    batch = random_batch([9, 30, 4], CONFIG.vocab_size)
+    with torch.no_grad():
+        logits = peer(**batch.padded)[0]
+        mine = model.masked_lm.logits(model.encoder(batch.flat))
+    torch.testing.assert_close(batch.at_tokens(logits), mine, atol=1e-4, rtol=1e-4)
+    assert (
+        "cls.predictions.decoder.weight" in load_checkpoint(tmp_path / "own", "encoder").unexpected
+    )
+    with pytest.raises(UserError, match="no name for"):
+        save_tensorflow(model, tmp_path / "google")
 
-    change_tensors(pretrained, untie)
-    refused(pretrained, r"cls\.predictions\.decoder\.weight in .* is not the token embeddings")
-    assert load_checkpoint(pretrained, head="encoder").missing == []
+
+def test_a_second_copy_of_the_embeddings_is_none_of_its_own(pretrained: Path) -> None:
+    def copy(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        table = tensors["bert.embeddings.word_embeddings.weight"].clone()
+        return tensors | {"cls.predictions.decoder.weight": table}
+
+    change_tensors(pretrained, copy)
+    loaded = load_checkpoint(pretrained)
+    assert (loaded.missing, loaded.unexpected) == ([], [])
+    assert loaded.model.config.tied
 
 
 def test_the_architecture_is_told_by_the_weights_where_no_name_is(pretrained: Path) -> None:
@@ -568,3 +654,20 @@ def test_transformers_predicts_the_same_next_tokens(tmp_path: Path) -> None:
     with torch.no_grad():
         theirs = batch.at_tokens(peer(**batch.padded).logits)
         torch.testing.assert_close(model.masked_lm.logits(model.encoder(batch.flat)), theirs)
+
+
+def test_the_null_threshold_travels_in_config_json(tmp_path: Path) -> None:
+    model = make_model("question-answering")
+    save_checkpoint(model, tmp_path)
+    assert "null_threshold" not in json.loads((tmp_path / "config.json").read_text())
+    assert load_checkpoint(tmp_path).model.null_threshold is None
+    model.null_threshold = -0.1 - 0.2
+    save_checkpoint(model, tmp_path)
+    assert load_checkpoint(tmp_path).model.null_threshold == -0.1 - 0.2
+    # another head has no use for it
+    other: Any = load_checkpoint(tmp_path, head="tagging", labels=LABELS)
+    assert not hasattr(other.model, "null_threshold")
+    assert "qa_outputs.weight" in other.unexpected
+    change_config(tmp_path, null_threshold="high")
+    with pytest.raises(UserError, match=r"'null_threshold' in .* is 'high', not a number"):
+        load_checkpoint(tmp_path)

@@ -224,13 +224,76 @@ def test_a_window_ends_at_its_characters_too(monkeypatch):
     ]
 
 
-def test_texts_that_are_cut_are_counted_and_taggers_cut_none(classifier, tagger, tmp_path, capsys):
-    source = tmp_path / "in.txt"
+def test_long_texts_are_read_in_windows_or_cut_and_that_is_said(
+    classifier, tagger, tmp_path, capsys
+):
+    source, out = tmp_path / "in.txt", tmp_path / "out.jsonl"
     source.write_text("a man\n" + "the man " * 100)
-    for path, cut in ((classifier, 1), (tagger, 0)):
-        result = predict(PredictConfig(str(path), str(source), str(tmp_path / "out.jsonl")))
-        assert result.truncated == cut
-        assert ("1 of 2 texts were cut to 64 tokens" in capsys.readouterr().err) == bool(cut)
+    for path in (classifier, tagger):
+        result = predict(PredictConfig(str(path), str(source), str(out)))
+        assert (result.windowed, result.truncated) == (1, 0)
+        assert "1 of 2 texts are longer than 64 tokens and were read in windows" in (
+            capsys.readouterr().err
+        )
+        # 200 tokens, 62 a window: the second begins after 47, the last ends at the end
+        assert [one.get("windows") for one in lines(out)] == [None, 4]
+    result = predict(PredictConfig(str(classifier), str(source), str(out), long="cut"))
+    assert (result.windowed, result.truncated) == (0, 1)
+    assert "1 of 2 texts were cut to 64 tokens" in capsys.readouterr().err
+    assert all("windows" not in one for one in lines(out))
+
+
+def test_a_long_texts_answer_is_the_mean_of_its_windows(classifier):
+    model = load(classifier)
+    words = random.Random(1).choices(["the", "man", "big", "house", "river", "store"], k=100)
+    windows = [words[:62], words[38:]]  # the last window is moved back so that it is full
+    by_hand = [model.predict([" ".join(part)])[0].probabilities for part in windows]
+    [found] = model.predict([" ".join(words)])
+    for label in LABELS:
+        mean = (by_hand[0][label] + by_hand[1][label]) / 2
+        assert found.probabilities[label] == pytest.approx(mean, abs=1e-5)
+    [logits] = model.predict([" ".join(words)], window_mean="logits")
+    product = {name: (by_hand[0][name] * by_hand[1][name]) ** 0.5 for name in LABELS}
+    for label in LABELS:
+        expected = product[label] / sum(product.values())
+        assert logits.probabilities[label] == pytest.approx(expected, abs=1e-5)
+    [cut] = model.predict([" ".join(words)], long="cut")
+    assert cut.probabilities == pytest.approx(by_hand[0], abs=1e-5)
+
+
+def test_a_long_pair_keeps_its_shorter_text_in_every_window(classifier):
+    model = load(classifier)
+    long = random.Random(2).choices(["the", "man", "big", "house", "river", "store"], k=90)
+    pair = ("a dog", " ".join(long))
+    # 61 tokens beside the special ones, two for "a dog": 59 a window
+    by_hand = model.predict([("a dog", " ".join(long[:59])), ("a dog", " ".join(long[-59:]))])
+    [found] = model.predict([pair])
+    for label in LABELS:
+        mean = sum(one.probabilities[label] for one in by_hand) / 2
+        assert found.probabilities[label] == pytest.approx(mean, abs=1e-5)
+
+
+def test_evaluation_cuts_as_training_does_unless_windows_are_asked_for(classifier, tmp_path):
+    data = tmp_path / "data.tsv"
+    data.write_text("text\tlabel\n" + "the man " * 60 + "\tglad\na man\tsad\n")
+    config = EvaluateConfig(str(classifier), str(data), precision="fp32", quiet=True)
+    result = evaluate(config)
+    assert (result.windowed, result.truncated) == (0, 1)
+    config.long = "windows"
+    result = evaluate(config)
+    assert (result.windowed, result.truncated) == (1, 0)
+    assert "1 texts were read in windows" in str(result)
+
+
+def test_text_that_is_cut_already_keeps_its_words(tagger, tmp_path):
+    source, out = tmp_path / "in.txt", tmp_path / "out.jsonl"
+    source.write_text("U.N. man-made , 我是\n")
+    model = load(tagger)
+    [prediction] = model.predict(["U.N. man-made , 我是"], words="spaces")
+    assert prediction.words == ["U.N.", "man-made", ",", "我是"]
+    predict(PredictConfig(str(tagger), str(source), str(out), words="spaces", quiet=True))
+    [line] = lines(out)
+    assert [one["text"] for one in line["entities"]] == [one.text for one in prediction.entities]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from bertkit.model import encoder as encoder_module
 from bertkit.model import heads, layers
 from bertkit.model.attention import Backend
 from bertkit.model.batch import FlatBatch
-from bertkit.model.bert import MODELS, LeftToRightModel, PretrainingModel
+from bertkit.model.bert import LABELLED, MODELS, LeftToRightModel, PretrainingModel
 from bertkit.model.config import ModelConfig, model_config
 from bertkit.model.encoder import (
     Encoder,
@@ -279,12 +279,12 @@ def test_rows_are_padded_only_where_that_pays() -> None:
 @pytest.mark.parametrize("head", MODELS)
 def test_every_family_has_a_configuration_an_encoder_and_labels(head: str) -> None:
     labels = ["x", "y"]
-    model = MODELS[head](CONFIG, labels) if head in ("classification", "tagging") else None
+    model = MODELS[head](CONFIG, labels) if head in LABELLED else None
     model = model or MODELS[head](CONFIG)
     assert model.head == head
     assert model.config == replace(CONFIG, causal=head == "left-to-right")
     assert isinstance(model.encoder, Encoder)
-    assert model.labels == (labels if head in ("classification", "tagging") else [])
+    assert model.labels == (labels if head in LABELLED else [])
 
 
 def test_every_order_of_a_batch_gives_each_sequence_the_same(encoder: Encoder) -> None:

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from bertkit.model import heads
 from bertkit.model.bert import PretrainingModel
 from bertkit.model.config import ModelConfig
-from bertkit.model.heads import IGNORED, MaskedLMHead, NextSentenceHead
+from bertkit.model.heads import IGNORED, MaskedLMHead, NextSentenceHead, SpanHead, span_loss
 from tests.model.peers import random_batch
 
 CONFIG = ModelConfig(
@@ -175,3 +175,33 @@ def test_a_fresh_model_guesses_evenly() -> None:
     assert float(losses.mlm_loss.detach()) / 49 == pytest.approx(6.908, abs=0.1)
     assert losses.nsp_loss is not None
     assert float(losses.nsp_loss.detach()) / 2 == pytest.approx(0.693, abs=0.1)
+
+
+def test_the_span_loss_and_its_gradient_are_the_plain_ones_of_each_sequence() -> None:
+    torch.manual_seed(0)
+    lengths = [5, 1, 9]
+    bounds = torch.tensor([0, 5, 6, 15])
+    scores = (20 * torch.randn(15, 2)).requires_grad_()
+    targets = torch.tensor([[0, 4], [5, 5], [8, 6]])
+    found = span_loss(scores, targets, bounds)
+    plain = torch.zeros(())
+    correct = 0
+    for part, target, start in zip(scores.split(lengths), targets, bounds, strict=False):
+        for column in (0, 1):
+            logits, right = part[None, :, column], target[column : column + 1] - start
+            plain = plain + F.cross_entropy(logits, right, reduction="sum")
+            correct += int(logits.argmax() == right)
+    torch.testing.assert_close(found.loss, plain)
+    assert int(found.correct) == correct
+    torch.testing.assert_close(
+        torch.autograd.grad(found.loss, scores)[0], torch.autograd.grad(plain, scores)[0]
+    )
+
+
+def test_starts_and_ends_have_a_vector_each_and_no_dropout() -> None:
+    torch.manual_seed(0)
+    head = SpanHead(CONFIG).train()
+    hidden = torch.randn(7, CONFIG.hidden_size)
+    scores = head(hidden)
+    assert torch.equal(scores, head(hidden))
+    torch.testing.assert_close(scores, hidden @ head.dense.weight.T + head.dense.bias)

@@ -11,7 +11,12 @@ import pytest
 import torch
 
 from bertkit.formats.huggingface import PACKED_NAMES, file_names, load_checkpoint
-from bertkit.model.bert import ClassificationModel, PretrainingModel, TaggingModel
+from bertkit.model.bert import (
+    ClassificationModel,
+    PretrainingModel,
+    QuestionAnsweringModel,
+    TaggingModel,
+)
 from bertkit.model.config import model_config
 from bertkit.model.encoder import set_attention
 from tests.model.peers import as_peer, assert_equal_numbers, random_batch
@@ -117,6 +122,7 @@ def test_task_heads_agree_with_transformers(tmp_path: Path) -> None:
     words = torch.tensor([1, 3, 13, 20, 44])
     classifier = ClassificationModel(config, ["a", "b", "c"]).eval()
     tagger = TaggingModel(config, ["O", "B-X"]).eval()
+    answerer = QuestionAnsweringModel(config).eval()
     with torch.no_grad():
         their_classes = as_peer(
             classifier, tmp_path / "classifier", "AutoModelForSequenceClassification"
@@ -124,7 +130,13 @@ def test_task_heads_agree_with_transformers(tmp_path: Path) -> None:
         their_tags = as_peer(tagger, tmp_path / "tagger", "AutoModelForTokenClassification")(
             **batch.padded
         ).logits
+        their_spans = as_peer(answerer, tmp_path / "answerer", "AutoModelForQuestionAnswering")(
+            **batch.padded
+        )
+        starts, ends = answerer(batch.flat).unbind(dim=1)
         pairs = {
+            "start logits": (starts, batch.at_tokens(their_spans.start_logits)),
+            "end logits": (ends, batch.at_tokens(their_spans.end_logits)),
             "class logits": (classifier(batch.flat), their_classes),
             "tag logits": (tagger(batch.flat, words), batch.at_tokens(their_tags)[words]),
         }

@@ -22,7 +22,8 @@ from bertkit.corpus.format import Corpus
 from bertkit.corpus.prepare import prepare
 from bertkit.errors import UserError
 from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
-from bertkit.model.bert import MODELS
+from bertkit.formats.tensorflow import save_tensorflow
+from bertkit.model.bert import LABELLED, MODELS
 from bertkit.model.config import ModelConfig, model_config
 from bertkit.pretraining import run as run_module
 from bertkit.pretraining.config import PretrainConfig
@@ -210,10 +211,11 @@ def kinds_of_checkpoints(parent: Path, tmp_path: Path) -> dict[str, Path]:
     """The parent's encoder under each head."""
     made = {}
     for head in MODELS:
-        labels = ["a", "b"] if head in ("classification", "tagging") else None
+        labels = ["a", "b"] if head in LABELLED else None
+        options = {"features": "last", "lstm_size": 4} if head == "bilstm-tagging" else None
         place = tmp_path / head
         shutil.copytree(parent, place, ignore=shutil.ignore_patterns("checkpoints", "*.yaml"))
-        save_checkpoint(load_checkpoint(parent, head=head, labels=labels).model, place)
+        save_checkpoint(load_checkpoint(parent, head, labels, options).model, place)
         made[head] = place
     return made
 
@@ -246,7 +248,8 @@ def test_every_objective_starts_from_every_head(
             assert model.masked_lm.dense.weight.std() > 0.01
         if objective in ("mlm+nsp", "mlm+sop"):
             assert ("no next-sentence head" in said) == (head != "pretraining")
-            assert ("no pooler" in said) == (head in ("masked-lm", "left-to-right"))
+            no_pooler = ("masked-lm", "left-to-right", "tagging", "question-answering")
+            assert ("no pooler" in said) == (head in no_pooler)
             assert "cls.seq_relationship.weight" in said or head == "pretraining"
 
 
@@ -581,9 +584,10 @@ def test_what_is_no_checkpoint_is_one_line(
     config = configuration(corpus, tmp_path / "run", from_checkpoint=str(tmp_path / "absent"))
     assert "no checkpoint at" in refused(capsys, config)
     config.from_checkpoint = str(corpus)
-    assert "no config.json" in refused(capsys, config)
+    assert "holds no checkpoint" in refused(capsys, config)
     shutil.copytree(parent, tmp_path / "bare")
-    (tmp_path / "bare" / "vocab.txt").unlink()
+    for name in ("vocab.txt", "tokenizer.json"):
+        (tmp_path / "bare" / name).unlink()
     config.from_checkpoint = str(tmp_path / "bare")
     assert "has no vocab.txt" in refused(capsys, config)
     with pytest.raises(UserError, match="--learned-positions is for --from-checkpoint"):
@@ -617,3 +621,16 @@ def test_other_text_is_learned_sooner_than_from_nothing(
         )
     ]
     assert ends[0] < ends[1]
+
+
+def test_a_run_starts_from_googles_files_as_from_a_directory(
+    corpus: Path, parent: Path, tmp_path: Path
+) -> None:
+    save_tensorflow(load_checkpoint(parent).model, tmp_path / "google")
+    shutil.copy(parent / "vocab.txt", tmp_path / "google")
+    states = []
+    for place in (parent, tmp_path / "google"):
+        config = configuration(corpus, tmp_path / "run", from_checkpoint=str(place))
+        states.append(started(config).state_dict())
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])

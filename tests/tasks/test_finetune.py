@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -118,6 +122,135 @@ def test_an_interrupted_run_ends_with_the_weights_of_one_that_ran_through(
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(
+    checkpoint, data, tmp_path, number
+):
+    changes = ["--epochs", "4", "--batch-size", "8", "--learning-rate", "2e-3", "--quiet"]
+    changes += ["--checkpoint-steps", "10", "--sequence-length", "32", "--precision", "fp32"]
+    changes += ["--batch-tokens", "60", "--micro-batch-tokens", "25", "--patience", "3"]
+    changes += ["--optimizer", "adam-paper", "--layer-decay", "0.9", "--freeze-embeddings"]
+
+    def command(run: Path) -> list[str]:
+        line = [sys.executable, "-m", "bertkit", "finetune", str(checkpoint), "-o", str(run)]
+        return [*line, "--task", "classification", "--data", str(data), *changes]
+
+    def newest(run: Path) -> int:
+        found = [int(path.name[5:]) for path in run.glob("checkpoints/step-*")]
+        return max(found, default=0)
+
+    subprocess.run(command(tmp_path / "whole"), check=True)
+    cut = tmp_path / "cut"
+    stops = 0
+    for _ in range(3):
+        before = newest(cut)
+        process = subprocess.Popen(command(cut))
+        while process.poll() is None and newest(cut) <= before:
+            time.sleep(0.001)
+        if process.poll() is None:
+            process.send_signal(number)
+        code = process.wait()
+        assert code in (-number, 128 + number, 0)
+        stops += code != 0
+    assert stops >= 2
+    subprocess.run(command(cut), check=True)
+    for name in ("model.safetensors", "predictions.jsonl"):
+        assert (cut / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+    assert not (cut / "best").exists()
+
+
+def test_the_best_evaluation_is_kept_and_patience_ends_the_run(
+    checkpoint, data, tmp_path, monkeypatch
+):
+    """A dev score that is told: 0.5, 0.8, 0.7, 0.8, 0.6, ... by the number of the evaluation."""
+    real = module.evaluate_model
+    told = [0.5, 0.8, 0.7, 0.8, 0.6, 0.9]
+    calls: list[int] = []
+    states: list[dict] = []
+
+    def scripted(model, *rest, **more):
+        evaluation = real(model, *rest, **more)
+        if len(calls) < len(told):
+            evaluation.scores.metrics["accuracy"] = told[len(calls)]
+        calls.append(1)
+        states.append({name: value.clone() for name, value in model.state_dict().items()})
+        return evaluation
+
+    monkeypatch.setattr(module, "evaluate_model", scripted)
+    changes = {"epochs": 6, "batch_size": 80, "patience": 3}  # 5 steps an epoch
+    result = finetune(config(checkpoint, data, tmp_path / "run", **changes))
+    assert result.steps == 25  # after the fifth evaluation: the second was the best of all
+    assert result.best_step == 10
+    kept = weights(tmp_path / "run")
+    assert all(kept[name].equal(states[1][name]) for name in kept)
+    assert "25 steps (kept: step 10)" in str(result)
+    calls.clear()
+    states.clear()
+    result = finetune(
+        config(checkpoint, data, tmp_path / "all", **changes | {"patience": 0}, keep_best=True)
+    )
+    assert (result.steps, result.best_step) == (30, 30)
+
+
+def test_a_finished_run_with_its_best_weights_kept_stays_as_it_is(checkpoint, data, tmp_path):
+    settings = config(
+        checkpoint, data, tmp_path / "run", epochs=3, patience=1, checkpoint_steps=5, batch_size=40
+    )
+    first = finetune(settings)
+    before = weights(tmp_path / "run")
+    second = finetune(settings)
+    after = weights(tmp_path / "run")
+    assert (second.best_step, second.metrics) == (first.best_step, first.metrics)
+    assert all(before[name].equal(after[name]) for name in before)
+
+
+def test_frozen_layers_and_embeddings_stay_the_checkpoints(checkpoint, data, tmp_path):
+    finetune(config(checkpoint, data, tmp_path / "run", epochs=0.3, freeze_layers=1))
+    before, after = weights(checkpoint), weights(tmp_path / "run")
+    for name in after:
+        if name.startswith(("encoder.embeddings", "encoder.blocks.0.")):
+            assert after[name].equal(before[name]), name
+        elif name.startswith("encoder."):
+            assert not after[name].equal(before[name]), name
+
+
+def test_fresh_layers_are_not_the_checkpoints(checkpoint, data, tmp_path):
+    changes = {"epochs": 0.1, "learning_rate": 1e-9, "reinitialise_layers": 1}
+    finetune(config(checkpoint, data, tmp_path / "run", **changes))
+    before, after = weights(checkpoint), weights(tmp_path / "run")
+
+    def same(name: str) -> bool:
+        return torch.allclose(before[name], after[name], atol=1e-6)
+
+    assert same("encoder.blocks.0.qkv.weight")
+    assert not same("encoder.blocks.1.qkv.weight")
+    assert not same("encoder.pooler.weight")
+
+
+def test_steps_by_tokens_are_as_many_as_the_tokens_fill(checkpoint, data, tmp_path):
+    options = train_options(
+        config(checkpoint, data, tmp_path, epochs=3, batch_tokens=1000), 100, 4567
+    )
+    assert options.steps == 13
+    with pytest.raises(UserError, match=r"--batch-tokens 5 is less than the \d+ tokens"):
+        finetune(config(checkpoint, data, tmp_path / "run", batch_tokens=5))
+
+
+def test_the_optimizer_and_the_schedule_reach_the_loop(checkpoint, data, tmp_path):
+    rates = {}
+    for name, changes in {
+        "linear": {},
+        "constant": {"schedule": "constant"},
+        "paper": {"optimizer": "adam-paper"},
+    }.items():
+        finetune(config(checkpoint, data, tmp_path / name, epochs=0.8, **changes))
+        log = [json.loads(line) for line in (tmp_path / name / "log.jsonl").open()]
+        rates[name] = [r["learning_rate"] for r in log if r["kind"] == "train"]
+    assert rates["constant"][-1] == 2e-3 > rates["linear"][-1]
+    linear, paper = weights(tmp_path / "linear"), weights(tmp_path / "paper")
+    assert not linear["classifier.dense.weight"].equal(paper["classifier.dense.weight"])
+
+
 def test_the_same_seed_gives_the_same_weights_and_micro_batches_change_nothing_but_rounding(
     checkpoint, data, tmp_path
 ):
@@ -224,7 +357,7 @@ def test_a_run_is_not_continued_with_other_data(checkpoint, tmp_path):
         ({"train": "x.tsv"}, "either as --data FOLDER or as --train FILE"),
         (
             {"data": "nowhere"},
-            "looked for train.tsv, train.csv, train.jsonl in nowhere, which does",
+            "looked for train.tsv, train.csv, train.jsonl, .* in nowhere, which does",
         ),
         ({"sequence_length": 65}, "beyond the model's 64 positions"),
         ({"sequence_length": 2}, "no room"),
@@ -232,6 +365,14 @@ def test_a_run_is_not_continued_with_other_data(checkpoint, tmp_path):
         ({"epochs": 0}, "epochs is 0"),
         ({"batch_size": -1}, "batch size is -1"),
         ({"dev_share": 1.5}, "dev share is 1.5"),
+        ({"layer_decay": 0}, "layer decay is 0"),
+        ({"decay": 2}, "decay is 2"),
+        ({"patience": -1}, "patience is -1"),
+        ({"freeze_layers": 3}, "--freeze-layers is 3; the checkpoint has 2 layers"),
+        ({"reference_warmup": True, "schedule": "wsd"}, "--schedule linear or cosine"),
+        ({"batch_tokens": 64, "micro_batch_size": 4}, "give --micro-batch-tokens"),
+        ({"micro_batch_tokens": 64, "micro_batch_size": 4}, "not both"),
+        ({"micro_batch_tokens": 0}, "tokens at once is 0"),
         ({"max_examples": 1}, "1 examples drawn all have the same label"),
         ({"checkpoint": "nothing-here"}, "nothing-here"),
     ],

@@ -9,13 +9,14 @@ import pytest
 
 from bertkit.tasks.readers import WordsExample
 from bertkit.tasks.tagging import decode, features, find_entities, label_names, windows
+from bertkit.tasks.task import TaskOptions
 
 LABELS = ["O", "B-PER", "I-PER"]
 
 
 def test_only_the_first_piece_of_a_word_is_asked(tiny_tokenizer):
     example = WordsExample(["unaffable", "man"], ["B-PER", "O"])
-    [one] = features([example], tiny_tokenizer, LABELS, 16).features
+    [one] = features([example], tiny_tokenizer, LABELS, TaskOptions(16)).features
     tokens = [tiny_tokenizer.vocabulary[number] for number in one.ids]
     assert tokens == ["[CLS]", "un", "##aff", "##able", "man", "[SEP]"]
     assert one.asked == [1, 4]
@@ -51,26 +52,26 @@ def test_a_word_in_a_long_sentence_sees_context_on_both_sides():
 
 def test_a_word_without_tokens_is_outside_and_counted(tiny_tokenizer):
     example = WordsExample(["man", "\u200b\x07", "dog"], ["B-PER", "O", "O"])
-    made = features([example], tiny_tokenizer, None, 16)
+    made = features([example], tiny_tokenizer, None, TaskOptions(16))
     assert made.unseen_words == 1
     [one] = made.features
     assert one.words == [0, 2]
     rows = np.array([[0.1, 0.8, 0.1], [0.2, 0.2, 0.6]], dtype=np.float32)
-    [prediction] = decode([example], made.features, [rows], LABELS)
+    [prediction] = decode([example], made.features, [rows], LABELS, TaskOptions(16))
     assert prediction.tags == ["B-PER", "O", "I-PER"]
 
 
 def test_a_sentence_of_nothing_but_controls_is_all_outside(tiny_tokenizer):
     example = WordsExample(["\x07"], [])
-    made = features([example], tiny_tokenizer, None, 16)
+    made = features([example], tiny_tokenizer, None, TaskOptions(16))
     assert made.features == []
-    [prediction] = decode([example], [], [], LABELS)
+    [prediction] = decode([example], [], [], LABELS, TaskOptions(16))
     assert prediction.tags == ["O"]
 
 
 def test_a_word_longer_than_the_sequence_still_gets_its_tag(tiny_tokenizer):
     example = WordsExample(["a", "-" * 1000, "b"], ["O", "O", "O"])
-    made = features([example], tiny_tokenizer, LABELS, 12)
+    made = features([example], tiny_tokenizer, LABELS, TaskOptions(12))
     assert sorted(word for one in made.features for word in one.words) == [0, 1, 2]
     assert max(len(one.ids) for one in made.features) <= 12
 

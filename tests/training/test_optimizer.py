@@ -11,7 +11,13 @@ from torch import Tensor
 from bertkit.model.bert import PretrainingModel
 from bertkit.model.config import model_config
 from bertkit.training.config import TrainOptions
-from bertkit.training.optimizer import make_optimizer, moments, restore_moments
+from bertkit.training.optimizer import (
+    make_optimizer,
+    moments,
+    parameter_groups,
+    rate_share,
+    restore_moments,
+)
 
 OPTIONS = TrainOptions(steps=1, learning_rate=1e-3)
 
@@ -119,3 +125,48 @@ def test_lamb_moves_a_matrix_by_the_rates_share_of_its_length() -> None:
     make_optimizer(model, TrainOptions(1, 0.01, optimizer="lamb")).step()
     moved = float((model.weight.detach() - before).norm() / before.norm())
     assert moved == pytest.approx(0.01, rel=1e-4)
+
+
+def test_each_layer_learns_at_a_share_of_the_layer_aboves_rate() -> None:
+    names = {
+        "classifier.dense.weight": 1.0,
+        "encoder.pooler.bias": 1.0,
+        "encoder.blocks.11.qkv.weight": 1.0,
+        "encoder.blocks.10.qkv.weight": 0.5,
+        "encoder.blocks.1.contract.bias": 0.5**10,
+        "encoder.blocks.0.attention_norm.weight": 0.5**11,
+        "encoder.embeddings.token": 0.5**12,
+        "encoder.embeddings.norm.weight": 0.5**12,
+    }
+    assert {name: rate_share(name, 12, 0.5) for name in names} == names
+
+
+def test_without_layer_decay_there_are_the_references_two_groups() -> None:
+    model = small_model()
+    shares = [(g["weight_decay"], g["rate_share"]) for g in parameter_groups(model, 0.01)]
+    assert shares == [(0.01, 1.0), (0.0, 1.0)]
+
+
+def test_the_loop_moves_lower_layers_by_their_share_of_the_rate() -> None:
+    torch.manual_seed(0)
+    model = PretrainingModel(model_config("2x16x2", 50))
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    options = TrainOptions(steps=1, learning_rate=1e-3, weight_decay=0.0, layer_decay=0.1)
+    optimizer = make_optimizer(model, options)
+    for group in optimizer.param_groups:
+        group["lr"] = 1e-3 * group["rate_share"]
+    for parameter in model.parameters():
+        parameter.grad = torch.full_like(parameter, 5.0)
+    optimizer.step()
+    for name, parameter in model.named_parameters():
+        moved = (before[name] - parameter.detach()).mean()  # Adam's first step is the rate
+        assert float(moved) == pytest.approx(1e-3 * rate_share(name, 2, 0.1), rel=0.02), name
+
+
+def test_what_is_frozen_is_in_no_group() -> None:
+    model = small_model()
+    model.encoder.embeddings.requires_grad_(False)
+    parameters = {id(p) for group in parameter_groups(model, 0.01) for p in group["params"]}
+    frozen = {id(p) for p in model.encoder.embeddings.parameters()}
+    assert not parameters & frozen
+    assert len(parameters) == len(list(model.parameters())) - len(frozen)

@@ -2,7 +2,7 @@
 
 The documents are read twice: once to plan (plan.py), once to hand them to workers (encode.py),
 whose results are written shard by shard, in order (write.py). Workers are processes
-(bertkit.workers) or actors of a Ray cluster (cluster.py).
+(bertkit.workers) or actors of a Ray cluster (bertkit.cluster).
 
 A shard is a fixed run of documents, by bytes of text in the order of paths, and a document's
 tokens depend on nothing else. So the bytes are the same for any number of workers, for any
@@ -27,7 +27,7 @@ from typing import Any
 
 import bertkit
 from bertkit import config as configuration
-from bertkit.corpus.cluster import ray_map
+from bertkit.cluster import ray_map
 from bertkit.corpus.config import PrepareConfig
 from bertkit.corpus.encode import Encoded, Item, encode
 from bertkit.corpus.format import FORMAT, MANIFEST, VERSION, token_type, vocabulary_facts

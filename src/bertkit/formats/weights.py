@@ -8,60 +8,81 @@ bare BertModel, which lack `bert.` in front.
 
 from __future__ import annotations
 
-import json
+import zipfile
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from bertkit.errors import UserError
+from bertkit.files import read_json
+from bertkit.formats.assembly import StoredTensor
+from bertkit.formats.safetensors import open_safetensors
 
 WEIGHTS = "model.safetensors"
-_PICKLED = "pytorch_model.bin"
+PICKLED = "pytorch_model.bin"
+WEIGHT_FILES = (WEIGHTS, f"{WEIGHTS}.index.json", PICKLED, f"{PICKLED}.index.json")
+"""The files that a directory's weights may be in, the first that is there."""
 _OLD_NAMES = {".gamma": ".weight", ".beta": ".bias"}
-_SAME_AS = {"cls.predictions.decoder.bias": "cls.predictions.bias"}
+_BIAS, _DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
 _POSITION_IDS = "bert.embeddings.position_ids"
 """A buffer of old files that counts 0, 1, 2, ..."""
 
 
-def read_weights(directory: Path) -> tuple[Path, dict[str, Tensor]]:
-    """All tensors of a directory under their present names, and the file they came from.
+def weight_file(directory: Path) -> Path:
+    """The file that a directory's weights are in, or the index of its shards.
 
-    Raises UserError for a directory without weights, and a broken, truncated or unsafe file.
+    Raises UserError for a directory without weights.
     """
-    for name in (WEIGHTS, f"{WEIGHTS}.index.json", _PICKLED, f"{_PICKLED}.index.json"):
-        file = directory / name
-        if file.is_file():
-            break
-    else:
-        raise UserError(f"no weights in {directory}; expected {WEIGHTS}, its index, or {_PICKLED}")
-    tensors: dict[str, Tensor] = {}
-    for part in _shards(file) if name.endswith(".index.json") else [file]:
-        tensors |= _read_file(part)
-    return file, _present_names(tensors)
+    for name in WEIGHT_FILES:
+        if (directory / name).is_file():
+            return directory / name
+    raise UserError(f"no weights in {directory}; expected {WEIGHTS}, its index, or {PICKLED}")
 
 
-def _shards(index: Path) -> list[Path]:
+def weight_parts(file: Path) -> list[Path]:
+    """The files that hold the tensors: the file itself, or the shards that an index names.
+
+    Raises UserError for an index that is broken, or names a file that is not there or elsewhere.
+    """
+    if not file.name.endswith(".index.json"):
+        return [file]
+    names = read_json(file).get("weight_map")
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+        raise UserError(f"{file} is not an index of weights: no weight_map; copy it again")
+    shards = sorted(set(names.values()))
+    for name in shards:
+        if Path(name).name != name or not name.isprintable():
+            raise UserError(f"{file} names {name!r}, a file outside its directory; copy it again")
+        if not (file.parent / name).is_file():
+            raise UserError(f"{file} names {name}, which is not there; copy the missing file")
+    return [file.parent / name for name in shards]
+
+
+def open_weights(directory: Path) -> tuple[Path, dict[str, StoredTensor]]:
+    """All tensors of a directory under their present names, and the file they come from.
+
+    Raises UserError for a directory without weights, a broken, truncated or unsafe file, and a
+    tensor that is there twice.
+    """
+    file = weight_file(directory)
+    tensors: dict[str, StoredTensor] = {}
+    for part in weight_parts(file):
+        found = open_safetensors(part) if part.suffix == ".safetensors" else _open_pickle(part)
+        for name in sorted(found.keys() & tensors.keys()):
+            raise UserError(f"{part} holds {name}, and so does another shard; copy them again")
+        tensors |= found
+    return file, _present_names(tensors, file)
+
+
+def _open_pickle(file: Path) -> dict[str, StoredTensor]:
+    """Tensors of torch.save; the pickle may name nothing that could run."""
     try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise UserError(f"{index} is not an index of weights: {error}; copy it again") from error
-    for name in names:
-        if Path(name).name != name:
-            raise UserError(f"{index} names '{name}', a file outside its directory; copy it again")
-        if not (index.parent / name).is_file():
-            raise UserError(f"{index} names {name}, which is not there; copy the missing file")
-    return [index.parent / name for name in names]
-
-
-def _read_file(file: Path) -> dict[str, Tensor]:
-    try:
-        if file.suffix == ".safetensors":
-            return load_file(file)
+        _refuse_packed(file)
         tensors = torch.load(file, map_location="cpu", weights_only=True)
-    except (SafetensorError, OSError) as error:
+    except UserError:
+        raise
+    except OSError as error:
         raise UserError(f"{file} is broken or truncated: {error}; copy it again") from error
     except Exception as error:  # torch.load raises many kinds for a broken or unsafe file
         reason = str(error).strip().splitlines() or [type(error).__name__]
@@ -70,19 +91,45 @@ def _read_file(file: Path) -> dict[str, Tensor]:
         ) from error
     if not isinstance(tensors, dict):
         raise UserError(f"{file} holds no named tensors; export it as {WEIGHTS}")
-    return {name: value for name, value in tensors.items() if isinstance(value, Tensor)}
+    return {
+        str(name): in_memory(value)
+        for name, value in tensors.items()
+        if isinstance(value, Tensor) and value.layout == torch.strided
+    }
 
 
-def _present_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _refuse_packed(file: Path) -> None:
+    """torch.save stores its records as they are; a packed one could unfold to any size."""
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as opened:
+            for record in opened.infolist():
+                if record.compress_type != zipfile.ZIP_STORED:
+                    raise UserError(
+                        f"{file} has packed records, as {record.filename!r}, which torch.save "
+                        f"never writes; export it as {WEIGHTS}"
+                    )
+
+
+def in_memory(value: Tensor) -> StoredTensor:
+    """A tensor that is read already."""
+    return StoredTensor(tuple(value.shape), lambda: value)
+
+
+def _present_names(tensors: dict[str, StoredTensor], file: Path) -> dict[str, StoredTensor]:
     """Old names become new ones, and a bare model gets its prefix."""
     bare = not any(name.startswith("bert.") for name in tensors)
-    renamed: dict[str, Tensor] = {}
+    renamed: dict[str, StoredTensor] = {}
     for name, value in tensors.items():
-        for old, new in _OLD_NAMES.items():
+        new = name
+        for old, present in _OLD_NAMES.items():
             if name.endswith(old):
-                name = name.removesuffix(old) + new
-        if bare and name.startswith(("embeddings.", "encoder.", "pooler.")):
-            name = f"bert.{name}"
-        renamed[_SAME_AS.get(name, name)] = value
+                new = name.removesuffix(old) + present
+        if bare and new.startswith(("embeddings.", "encoder.", "pooler.")):
+            new = f"bert.{new}"
+        if new in renamed:
+            raise UserError(f"{file} holds {new} twice, under an old name too; leave one of them")
+        renamed[new] = value
     renamed.pop(_POSITION_IDS, None)
+    if _BIAS not in renamed and _DECODER_BIAS in renamed:
+        renamed[_BIAS] = renamed[_DECODER_BIAS]
     return renamed

@@ -6,8 +6,8 @@ sorted by length and cut by a budget of tokens, and results come back in the inp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from bertkit.model.batch import FlatBatch
 from bertkit.tasks.batches import by_budget
@@ -19,14 +19,28 @@ WINDOW_CHARACTERS = 1 << 24
 T = TypeVar("T")
 
 
-def in_windows(items: Iterable[T]) -> Iterator[list[T]]:
-    """Cuts a stream of texts, or pairs of them, into lists that fit in memory."""
+def text_size(item: Any) -> int:
+    """Characters of a text or a pair."""
+    return len(item) if isinstance(item, str) else sum(map(len, item))
+
+
+def in_windows(
+    items: Iterable[T], most: int | None = None, size: Callable[[T], int] = text_size
+) -> Iterator[list[T]]:
+    """Cuts a stream of texts, or pairs of them, into lists that fit in memory.
+
+    Args:
+        most: characters in a list, if fewer than usual. Each item counts two more, as the special
+            tokens of a text do.
+        size: item -> its characters.
+    """
+    limit = WINDOW_CHARACTERS if most is None else most
     window: list[T] = []
     characters = 0
     for item in items:
         window.append(item)
-        characters += len(item) if isinstance(item, str) else sum(map(len, item))  # type: ignore[call-overload]
-        if len(window) == WINDOW_TEXTS or characters >= WINDOW_CHARACTERS:
+        characters += size(item)
+        if len(window) == WINDOW_TEXTS or characters + 2 * len(window) >= limit:
             yield window
             window, characters = [], 0
     if window:

@@ -1,10 +1,14 @@
 """`bertkit embed`: texts in, vectors out (paper, section 5.3 and table 7: feature-based use).
 
 Choices worth knowing:
-- Layers count from the embeddings, 0, to the last block; -1 is the last. Several given by number
-  are joined (concatenated), as the paper's best, `concat-last-four`.
-- Pooling runs over all tokens of a text, [CLS] and [SEP] included, as sentence encoders on BERT
-  do. `none` keeps a vector for each token, with the tokens beside them.
+- A text's vector is made of all its tokens, [CLS] and [SEP] included, as sentence encoders on BERT
+  do. A word's is by default that of its first piece, as the paper's taggers take it.
+- A sentence-transformers directory says how a text's vector is made, and is followed where neither
+  layers nor pooling are asked for; texts that are too long are then cut, as there.
+- A text longer than a sequence is read in windows that overlap by a quarter; each token's vector
+  comes from the window that shows most around it, so that the mean and maximum are over every
+  token once. [CLS] is then the mean of the windows' own. In the vectors of tokens [CLS] is the
+  first window's and [SEP] the last one's.
 - Cosines between vectors of a model that was only pre-trained say little; the mean of the second-
   to-last layer is the usual choice then, and a model tuned for sentences is better.
 """
@@ -12,44 +16,40 @@ Choices worth knowing:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bertkit.errors import UserError
-from bertkit.files import writing
-from bertkit.inference.batching import flat_batches, in_windows
-from bertkit.inference.config import EmbedConfig, Pooling
-from bertkit.inference.inputs import TextInput, json_output, read_inputs
-from bertkit.inference.load import LoadedModel, load, no_gradients
+from bertkit.formats.sentence import SentenceModules
+from bertkit.inference.batching import WINDOW_CHARACTERS, flat_batches, in_windows
+from bertkit.inference.config import EmbedConfig, Pooling, Unit, Words
+from bertkit.inference.inputs import TextInput, read_inputs
+from bertkit.inference.load import LoadedModel, load, no_gradients, say_lengths
+from bertkit.inference.vectors import Embedding, Span, check_output, vector_output
+from bertkit.inference.words import Word, find_words
 from bertkit.model.batch import FlatBatch
+from bertkit.model.features import LayerChoice, parse_layers
 from bertkit.progress import Progress, say
 from bertkit.tasks.answers import BATCH_TOKENS, check_sequence_length
-from bertkit.tasks.classification import features
-from bertkit.tasks.readers import TextExample
+from bertkit.tasks.config import Long
+from bertkit.tasks.windows import TextWindow, text_windows
+from bertkit.text.tokenizer import Pieces, truncated_lengths
 from bertkit.training.allocator import keep_memory
 
-NAMED_LAYERS: dict[str, tuple[list[int], bool]] = {
-    "last": ([-1], False),
-    "second-to-last": ([-2], False),
-    "sum-last-four": ([-4, -3, -2, -1], True),
-    "concat-last-four": ([-4, -3, -2, -1], False),
+VECTOR_BYTES = 1 << 28
+UNIT_CHARACTERS = 1 << 20
+"""Vectors of words and tokens, and characters, in memory at once, as far as texts are no longer."""
+
+POOLINGS: dict[Unit, tuple[Pooling, ...]] = {
+    "text": ("mean", "max", "cls"),
+    "word": ("first", "mean", "max"),
+    "token": (),
 }
-"""Name -> (layers, whether they are summed; otherwise joined)."""
-
-
-@dataclass(frozen=True)
-class Embedding:
-    """The vectors of one text: [1, size] when pooled, else [tokens, size] float32."""
-
-    vectors: np.ndarray
-    tokens: list[str]
+"""What makes one vector for each unit; the first is the default."""
 
 
 @dataclass
@@ -57,174 +57,386 @@ class EmbedResult:
     """What was embedded.
 
     Attributes:
+        texts, vectors: how many.
         size: numbers in a vector.
+        windowed: texts that were read in several windows.
         truncated: texts that lost their ends.
+        empty_words: words that became no token, so are zeros.
         output: the file, or None for standard output.
     """
 
     texts: int
+    vectors: int
     size: int
     seconds: float
+    windowed: int
     truncated: int
+    empty_words: int
     output: str | None
 
     def __str__(self) -> str:
-        return f"{self.output}: {self.texts:,} texts, {self.size} numbers a vector" * bool(
-            self.output
-        )
+        if not self.output:
+            return ""
+        vectors = f", {self.vectors:,} vectors" if self.vectors != self.texts else ""
+        return f"{self.output}: {self.texts:,} texts{vectors}, {self.size} numbers a vector"
+
+
+@dataclass
+class Embeddings:
+    """The vectors of some texts, in order, and the counts of `EmbedResult`."""
+
+    texts: list[Embedding]
+    windowed: int = 0
+    truncated: int = 0
+    empty_words: int = 0
+
+
+@dataclass
+class _Sequence:
+    """One sequence for the encoder: a text, or a window of it.
+
+    Attributes:
+        text: the text's number.
+        kept: positions in the sequence whose vectors count.
+        rows: where they belong among the text's tokens, special ones included.
+    """
+
+    text: int
+    ids: list[int]
+    segments: list[int]
+    kept: list[int]
+    rows: list[int]
+
+
+@dataclass
+class _Text:
+    """A text's tokens, special ones included, and the sequences that show them."""
+
+    ids: list[int]
+    spans: list[Span]
+    words: list[Word]
+    sequences: list[_Sequence]
+    cut: bool
 
 
 def embed(config: EmbedConfig) -> EmbedResult:
-    """Embeds every text of `config.input`.
-
-    `.npy` holds [texts, size]; `.npz` holds "vectors", and without pooling also "bounds"
-    [texts + 1] and "tokens": text k has rows bounds[k]:bounds[k + 1]. JSONL has an object a text.
+    """Embeds every text of `config.input`; `inference.vectors` tells what the files hold.
 
     Raises:
-        UserError: unknown layers or output ending, or an input that cannot be read.
+        UserError: options that do not go together, an unknown output ending, or an input that
+            cannot be read.
     """
     keep_memory()
     started = time.monotonic()
+    check_output(config.output, config.unit)
     model = load(config.checkpoint, config.precision)
-    size = vector_size(model, config.layers)
-    texts = truncated = 0
+    size = _layers(model, config.layers, config.weights).size(model.config.hidden_size)
+    characters = WINDOW_CHARACTERS
+    sentence = _sentence(model, config.layers, config.pooling, config.unit, config.weights)
+    if config.unit != "text" or sentence:
+        characters = min(UNIT_CHARACTERS, VECTOR_BYTES // (4 * size))
+    if sentence:
+        size = sentence.size(size)
+    longest = max(map(len, model.tokenizer.vocabulary))
+    result = EmbedResult(0, 0, size, 0.0, 0, 0, 0, config.output)
     with (
-        _output(config.output, config.pooling, size) as write,
+        vector_output(config.output, config.unit, size, longest) as write,
         Progress("embed", None, "texts", config.quiet) as progress,
     ):
-        for window in in_windows(read_inputs(config.input, config.text, config.pair)):
-            embeddings, cut = embed_texts(
+        inputs = read_inputs(config.input, config.text, config.pair)
+        for window in in_windows(inputs, characters):
+            made = embed_texts(
                 model,
                 window,
                 config.layers,
                 config.pooling,
-                config.sequence_length,
-                config.batch_tokens,
+                config.unit,
+                weights=config.weights,
+                words=config.words,
+                long=config.long,
+                sequence_length=config.sequence_length,
+                batch_tokens=config.batch_tokens,
+                normalize=config.normalize,
             )
-            for embedding in embeddings:
-                write(embedding)
-            texts += len(window)
-            truncated += cut
+            write(made.texts)
+            result.texts += len(window)
+            result.vectors += sum(len(one.vectors) for one in made.texts)
+            result.windowed += made.windowed
+            result.truncated += made.truncated
+            result.empty_words += made.empty_words
             progress.advance(len(window))
-    if truncated:
-        length = config.sequence_length or model.sequence_length
-        say(f"{truncated:,} of {texts:,} texts were cut to {length} tokens", config.quiet)
-    return EmbedResult(texts, size, round(time.monotonic() - started, 3), truncated, config.output)
+    result.seconds = round(time.monotonic() - started, 3)
+    _report(result, config.sequence_length or model.sequence_length, config.quiet)
+    return result
 
 
 def embed_texts(
     model: LoadedModel,
     texts: Sequence[TextInput],
     layers: str = "last",
-    pooling: Pooling = "mean",
+    pooling: Pooling | None = None,
+    unit: Unit = "text",
+    *,
+    weights: Sequence[float] | None = None,
+    words: Words = "tokenizer",
+    long: Long | None = None,
     sequence_length: int | None = None,
     batch_tokens: int = BATCH_TOKENS,
-) -> tuple[list[Embedding], int]:
-    """The vectors of texts or pairs, in order, and how many texts were cut."""
-    chosen, summed = parse_layers(layers, model.config.layers)
-    length = sequence_length or model.sequence_length
-    check_sequence_length(length, model.model)
-    examples = [TextExample(one) if isinstance(one, str) else TextExample(*one) for one in texts]
-    made = features(examples, model.tokenizer, None, length)
-    ids = [one.ids for one in made.features]
-    segments = [one.segments for one in made.features]
-    found: list[np.ndarray] = [np.empty(0)] * len(texts)
-    device = next(model.parameters()).device
-    with no_gradients(model):
-        for group, batch in flat_batches(ids, segments, batch_tokens):
-            values = _layers(model, batch.to(device), chosen, summed)  # [tokens, size]
-            parts = values.float().cpu().split(batch.lengths.tolist())
-            for number, part in zip(group, parts, strict=True):
-                found[number] = _pool(part, pooling).numpy()
-    vocabulary = model.tokenizer.vocabulary
-    embeddings = [
-        Embedding(vectors, [vocabulary[number] for number in numbers])
-        for vectors, numbers in zip(found, ids, strict=True)
-    ]
-    return embeddings, made.truncated
-
-
-def parse_layers(layers: str, count: int) -> tuple[list[int], bool]:
-    """Numbers of the layers, from 0 to `count`, and whether they are summed.
+    normalize: bool | None = None,
+) -> Embeddings:
+    """The vectors of texts or pairs, in order; the arguments are the options of `EmbedConfig`.
 
     Raises:
-        UserError: not a name or numbers, or a layer that the model does not have.
+        UserError: options that do not go together or that the model cannot follow.
     """
-    if layers in NAMED_LAYERS:
-        chosen, summed = NAMED_LAYERS[layers]
-    else:
-        try:
-            chosen, summed = [int(part) for part in layers.split(",")], False
-        except ValueError:
-            raise UserError(
-                f"no layers '{layers}'; give {', '.join(NAMED_LAYERS)}, or numbers as 0,-1"
-            ) from None
-    for layer in chosen:
-        if not -count - 1 <= layer <= count:
-            raise UserError(
-                f"layers '{layers}' ask for layer {layer}, but the model has layers 0 (embeddings) "
-                f"to {count}"
-            )
-    return [layer % (count + 1) for layer in chosen], summed
-
-
-def vector_size(model: LoadedModel, layers: str) -> int:
-    """Numbers in a vector of these layers."""
-    chosen, summed = parse_layers(layers, model.config.layers)
-    return model.config.hidden_size * (1 if summed else len(chosen))
-
-
-def _layers(model: LoadedModel, batch: FlatBatch, chosen: list[int], summed: bool) -> Tensor:
-    """[tokens, hidden] of the layers, summed or joined to [tokens, layers * hidden]."""
-    if chosen == [model.config.layers]:
-        return model.encoder(batch)
-    states = model.encoder.hidden_states(batch)  # type: ignore[operator]
-    picked = [states[layer].float() for layer in chosen]
-    return torch.stack(picked).sum(dim=0) if summed else torch.cat(picked, dim=1)
-
-
-def _pool(values: Tensor, pooling: Pooling) -> Tensor:
-    """[tokens, size] -> [1, size], or as they are."""
-    if pooling == "mean":
-        return values.mean(dim=0, keepdim=True)
-    if pooling == "cls":
-        return values[:1].clone()
-    if pooling == "max":
-        return values.amax(dim=0, keepdim=True)
-    return values
-
-
-@contextmanager
-def _output(
-    output: str | None, pooling: Pooling, size: int
-) -> Iterator[Callable[[Embedding], None]]:
-    """Yields a function that takes one text's vectors; JSONL streams, arrays wait for the end."""
-    suffix = Path(output).suffix.lower() if output else ".jsonl"
-    if suffix == ".jsonl":
-        with json_output(output) as write:
-            yield lambda embedding: write(_record(embedding, pooling))
-        return
-    if suffix not in (".npz", ".npy") or (suffix == ".npy" and pooling == "none"):
-        endings = ".npz or .jsonl" if pooling == "none" else ".npz, .npy or .jsonl"
-        raise UserError(f"{output} has an ending that says no format; use {endings}")
-    kept: list[Embedding] = []
-    yield kept.append
-    vectors = np.concatenate(
-        [np.empty((0, size), dtype=np.float32), *(one.vectors for one in kept)]
-    )
-    with writing(str(output)) as partial, partial.open("wb") as file:
-        if suffix == ".npy":
-            np.save(file, vectors)
-        elif pooling == "none":
-            tokens = np.array([token for one in kept for token in one.tokens], dtype=np.str_)
-            bounds = np.cumsum([0, *(len(one.tokens) for one in kept)])
-            np.savez(file, vectors=vectors, bounds=bounds, tokens=tokens)
+    choice = _layers(model, layers, weights)
+    sentence = _sentence(model, layers, pooling, unit, weights)
+    pooling = _pooling(unit, pooling)
+    long = long or ("cut" if sentence else "windows")
+    length = sequence_length or model.sequence_length
+    check_sequence_length(length, model.model)
+    made = [_prepare(model, n, text, unit, words, long, length) for n, text in enumerate(texts)]
+    sequences = [one for text in made for one in text.sequences]
+    size = choice.size(model.config.hidden_size)
+    whole = unit == "text" and sentence is None
+    pooled = [_Pooled(pooling, size) for _ in made] if whole else []
+    rows = [np.zeros((len(text.ids), size), np.float32) for text in made if not whole]
+    for number, values in _vectors(model, sequences, choice, weights, batch_tokens):
+        one = sequences[number]
+        if whole:
+            pooled[one.text].add(values, one.kept)
         else:
-            np.savez(file, vectors=vectors)
+            rows[one.text][one.rows] = values[one.kept]
+    result = Embeddings(
+        [],
+        windowed=sum(len(text.sequences) > 1 for text in made),
+        truncated=sum(text.cut for text in made),
+    )
+    vocabulary = model.tokenizer.vocabulary
+    for number, (text, given) in enumerate(zip(made, texts, strict=True)):
+        if whole:
+            vector = pooled[number].vector()
+            result.texts.append(Embedding(_of_length_1(vector) if normalize else vector))
+            continue
+        values = rows[number]
+        if sentence:
+            vector = sentence.vector(torch.from_numpy(values), normalize).numpy()
+            result.texts.append(Embedding(vector))
+            continue
+        if unit == "token":
+            tokens = [vocabulary[entry] for entry in text.ids]
+            values = _of_length_1(values) if normalize else values
+            result.texts.append(Embedding(values, tokens, text.spans))
+            continue
+        vectors = np.empty((len(text.words), size), np.float32)
+        for place, word in enumerate(text.words):
+            vectors[place] = _word(values, word, pooling)
+        vectors = _of_length_1(vectors) if normalize else vectors
+        spans: list[Span] = [(word.start, word.end) for word in text.words]
+        units = [str(given)[word.start : word.end] for word in text.words]
+        result.texts.append(Embedding(vectors, units, spans))
+        result.empty_words += sum(word.first == word.last for word in text.words)
+    return result
 
 
-def _record(embedding: Embedding, pooling: Pooling) -> dict[str, Any]:
-    vectors = [[float(f"{number:.7g}") for number in row] for row in embedding.vectors.tolist()]
-    if pooling == "none":
-        return {"tokens": embedding.tokens, "vectors": vectors}
-    return {"vector": vectors[0]}
+def _layers(model: LoadedModel, layers: str, weights: Sequence[float] | None) -> LayerChoice:
+    """The layers asked for, as a weighted sum where weights are given."""
+    choice = parse_layers(layers, model.config.layers)
+    if weights is None:
+        if choice.how == "weighted":
+            raise UserError(
+                f"{layers} needs --weights: {len(choice.layers)} numbers, one for each layer"
+            )
+        return choice
+    if layers.startswith(("sum-", "concat-")):
+        raise UserError(
+            f"--weights do not go with {layers}; use weighted-last-four, weighted-all or numbers"
+        )
+    return choice.weighted(len(weights))
+
+
+def _sentence(
+    model: LoadedModel,
+    layers: str,
+    pooling: Pooling | None,
+    unit: Unit,
+    weights: Sequence[float] | None,
+) -> SentenceModules | None:
+    """The steps of the model's own directory, where nothing else is asked for."""
+    own = unit == "text" and layers == "last" and pooling is None and weights is None
+    return model.sentence if own else None
+
+
+def _of_length_1(vectors: np.ndarray) -> np.ndarray:
+    """[rows, size]; zeros stay zeros."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(lengths, 1e-12)
+
+
+def _pooling(unit: Unit, pooling: Pooling | None) -> Pooling:
+    """The pooling, or the unit's own; UserError where it makes no sense."""
+    known = POOLINGS[unit]
+    if pooling is None:
+        return known[0] if known else "first"
+    if pooling not in known:
+        if not known:
+            raise UserError(f"tokens are not pooled; leave --pooling {pooling} out")
+        raise UserError(f"a {unit} has no pooling {pooling}; use {', '.join(known)}")
+    return pooling
+
+
+def _prepare(
+    model: LoadedModel,
+    number: int,
+    text: TextInput,
+    unit: Unit,
+    cut: Words,
+    long: Long,
+    length: int,
+) -> _Text:
+    """The tokens of one text, cut or in windows."""
+    tokenizer = model.tokenizer
+    parts = (text,) if isinstance(text, str) else text
+    if unit == "word" and len(parts) > 1:
+        raise UserError("pairs have no vectors for words; use --unit token, or leave --pair out")
+    if unit == "text":
+        pieces = [Pieces(tokenizer.token_ids(part), [], []) for part in parts]
+    else:
+        pieces = [tokenizer.pieces(part) for part in parts]
+    room = length - len(parts) - 1
+    lost = False
+    words = find_words(parts[0], pieces[0], tokenizer, cut) if unit == "word" else []
+    if long == "cut" and sum(len(part.ids) for part in pieces) > room:
+        kept = truncated_lengths(
+            len(pieces[0].ids), len(pieces[1].ids) if len(pieces) > 1 else 0, max(room, 0)
+        )
+        pieces = [
+            Pieces(part.ids[:most], part.starts[:most], part.ends[:most])
+            for part, most in zip(pieces, kept, strict=False)
+        ]
+        words = [
+            word for word in words if word.first < kept[0] or word.first == word.last <= kept[0]
+        ]
+        words = [word._replace(last=min(word.last, kept[0])) for word in words]
+        lost = True
+    shown, shortened = text_windows([len(part.ids) for part in pieces], room)
+    if shortened:
+        kept_of = [max(window.shown[k].stop for window in shown) for k in range(len(pieces))]
+        pieces = [
+            Pieces(part.ids[:most], part.starts[:most], part.ends[:most])
+            for part, most in zip(pieces, kept_of, strict=True)
+        ]
+    ids, spans = [tokenizer.cls_id], list[Span]([None])
+    for part in pieces:
+        ids += [*part.ids, tokenizer.sep_id]
+        spans += [*zip(part.starts, part.ends, strict=True), None]
+    last = len(shown) - 1
+    sequences = [
+        _sequence(number, pieces, window, model, n == 0, n == last)
+        for n, window in enumerate(shown)
+    ]
+    return _Text(ids, spans, words, sequences, lost or shortened)
+
+
+def _sequence(
+    text: int,
+    pieces: Sequence[Pieces],
+    window: TextWindow,
+    model: LoadedModel,
+    first: bool,
+    last: bool,
+) -> _Sequence:
+    """[CLS] text [SEP] or [CLS] text [SEP] pair [SEP], as far as the window shows them.
+
+    The first window's [CLS] is the text's, and so are the last one's [SEP]s.
+    """
+    tokenizer = model.tokenizer
+    made = _Sequence(text, [tokenizer.cls_id], [0], [0] * first, [0] * first)
+    before = 1  # the place of this part's first token among the text's tokens
+    for segment, (part, shown, own) in enumerate(
+        zip(pieces, window.shown, window.own, strict=True)
+    ):
+        here = len(made.ids)
+        made.kept += range(here + own.start - shown.start, here + own.stop - shown.start)
+        made.rows += range(before + own.start, before + own.stop)
+        made.ids += [*part.ids[shown.start : shown.stop], tokenizer.sep_id]
+        made.segments += [segment] * (len(made.ids) - here)
+        before += len(part.ids) + 1
+        if last:
+            made.kept.append(len(made.ids) - 1)
+            made.rows.append(before - 1)
+    return made
+
+
+def _vectors(
+    model: LoadedModel,
+    sequences: Sequence[_Sequence],
+    choice: LayerChoice,
+    weights: Sequence[float] | None,
+    batch_tokens: int,
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Yields (number of the sequence, its vectors [tokens, size])."""
+    device = next(model.parameters()).device
+    scale = (
+        None if weights is None else torch.tensor(list(weights), dtype=torch.float32, device=device)
+    )
+    ids = [one.ids for one in sequences]
+    segments = [one.segments for one in sequences]
+    with no_gradients(model):
+        for group, batch in flat_batches(ids, segments, batch_tokens):
+            values = _features(model, batch.to(device), choice, scale)
+            parts = values.float().cpu().split(batch.lengths.tolist())
+            for number, part in zip(group, parts, strict=True):
+                yield number, part.numpy()
+
+
+def _features(
+    model: LoadedModel, batch: FlatBatch, choice: LayerChoice, weights: Tensor | None
+) -> Tensor:
+    """[tokens, size]; the last layer alone needs no other to be kept."""
+    if choice.layers == (model.config.layers,) and weights is None:
+        return model.encoder(batch)
+    return choice.mix(model.encoder.hidden_states(batch), weights)  # type: ignore[operator]
+
+
+class _Pooled:
+    """One vector for a text, from as many windows as it has."""
+
+    def __init__(self, pooling: Pooling, size: int) -> None:
+        self.pooling = pooling
+        self.total = np.full(size, -np.inf if pooling == "max" else 0.0, dtype=np.float32)
+        self.count = 0
+
+    def add(self, values: np.ndarray, kept: Sequence[int]) -> None:
+        """Takes a window's vectors [tokens, size], of which the `kept` ones count."""
+        if self.pooling == "cls":
+            self.total += values[0]
+            self.count += 1
+            return
+        values = values if len(kept) == len(values) else values[kept]
+        if self.pooling == "max":
+            np.maximum(self.total, values.max(axis=0), out=self.total)
+        else:
+            self.total += values.sum(axis=0)
+            self.count += len(values)
+
+    def vector(self) -> np.ndarray:
+        """[1, size]."""
+        vector = self.total if self.pooling == "max" else self.total / self.count
+        return vector[None]
+
+
+def _word(rows: np.ndarray, word: Word, pooling: Pooling) -> np.ndarray:
+    """A word's vector from those of its text's tokens; [CLS] is before the first piece."""
+    values = rows[word.first + 1 : word.last + 1]  # [pieces, size]
+    if not len(values):
+        return np.zeros(rows.shape[1], dtype=np.float32)
+    if pooling == "first":
+        return values[0]
+    return values.mean(axis=0) if pooling == "mean" else values.max(axis=0)
+
+
+def _report(result: EmbedResult, length: int, quiet: bool) -> None:
+    say_lengths(result.texts, result.windowed, result.truncated, length, quiet)
+    if result.empty_words:
+        say(f"{result.empty_words:,} words became no token: their vectors are zeros", quiet)

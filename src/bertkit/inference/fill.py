@@ -20,7 +20,7 @@ from bertkit.inference.inputs import STANDARD, json_output, read_inputs
 from bertkit.inference.load import LoadedModel, load, no_gradients
 from bertkit.progress import Progress
 from bertkit.tasks.answers import BATCH_TOKENS, check_sequence_length
-from bertkit.text.tokenizer import MASK
+from bertkit.text.tokenizer_files import MASK
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,8 @@ def fill_masks(
             device = next(model.parameters()).device
             hidden = model.encoder(batch.to(device), masked.to(device))  # [masks, hidden]
             logits = model.model.masked_lm.logits(hidden)  # type: ignore[union-attr, operator]
-            best = logits.softmax(dim=1).topk(min(top, logits.shape[1]), dim=1)
+            chances = logits.softmax(dim=1)[:, : len(tokenizer)]  # the others are padding
+            best = chances.topk(min(top, chances.shape[1]), dim=1)
             owners = torch.bucketize(masked, batch.bounds, right=True) - 1
             for owner, values, ids in zip(
                 owners.tolist(), best.values.tolist(), best.indices.tolist(), strict=True

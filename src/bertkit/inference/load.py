@@ -5,11 +5,14 @@ model.predict(["a text"])                      # a classifier: labels with proba
 model.predict([("a text", "another")])         # pairs
 model.predict(["Jim Henson was a puppeteer"])  # a tagger: entities with character spans
 model.predict([["Jim", "Henson"]])             # words that are cut already
+model.predict([{"question": "Who?", "context": "Jim Henson was a puppeteer"}])  # its answer
+model.predict([("a text", ["this", "that"])])  # multiple choice: which of the choices
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +21,44 @@ from torch import nn
 
 from bertkit import config as configurations
 from bertkit.errors import UserError
+from bertkit.formats.hub import checkpoint_path
 from bertkit.formats.huggingface import load_checkpoint
+from bertkit.formats.sentence import SentenceModules, read_sentence_modules
+from bertkit.inference.config import Words
+from bertkit.inference.words import words_of
 from bertkit.model.config import ModelConfig
 from bertkit.model.encoder import set_compute_dtype
 from bertkit.pretraining.config import PretrainConfig
 from bertkit.progress import say
 from bertkit.tasks.answers import BATCH_TOKENS, Answers, answer, check_head, max_positions
+from bertkit.tasks.choice import ChoiceInput, ChoicePrediction
 from bertkit.tasks.classification import ClassPrediction
-from bertkit.tasks.config import FinetuneConfig
+from bertkit.tasks.config import Long, WindowMean
+from bertkit.tasks.evaluate import tuned_with
+from bertkit.tasks.finetune import task_options
+from bertkit.tasks.fit import check_fit
+from bertkit.tasks.multilabel import LabelSetPrediction
 from bertkit.tasks.readers import TextExample, WordsExample
-from bertkit.tasks.registry import family_of
+from bertkit.tasks.registry import TASKS, family_of
+from bertkit.tasks.regression import ScorePrediction
+from bertkit.tasks.segmentation import SegmentedPrediction
+from bertkit.tasks.spans import AnswerPrediction
 from bertkit.tasks.tagging import TagPrediction
+from bertkit.tasks.task import TaskOptions
 from bertkit.text.tokenizer import Tokenizer
-from bertkit.text.wordpiece import PREFIX
 from bertkit.training.config import Precision
 from bertkit.training.precision import compute_dtype
 
-Prediction = ClassPrediction | TagPrediction
-PredictInput = str | tuple[str, str] | list[str]
+Prediction = (
+    ClassPrediction
+    | ScorePrediction
+    | LabelSetPrediction
+    | ChoicePrediction
+    | TagPrediction
+    | SegmentedPrediction
+    | AnswerPrediction
+)
+PredictInput = str | tuple[str, ...] | list[str] | dict[str, str] | ChoiceInput
 
 
 class LoadedModel(nn.Module):
@@ -48,6 +71,9 @@ class LoadedModel(nn.Module):
         sequence_length: tokens of the longest sequence it was trained on, or its positions where
             that is not recorded; longer inputs are cut or read in windows.
         missing: weights, by their names in the file, that the checkpoint lacks.
+        options: how inputs become sequences and outputs predictions, as in fine-tuning.
+        tuned_for: name of the task that the run was tuned for, or None.
+        sentence: the steps after the encoder of a sentence-transformers directory, or None.
     """
 
     def __init__(
@@ -57,6 +83,9 @@ class LoadedModel(nn.Module):
         path: Path,
         sequence_length: int,
         missing: Sequence[str] = (),
+        options: TaskOptions | None = None,
+        tuned_for: str | None = None,
+        sentence: SentenceModules | None = None,
     ) -> None:
         super().__init__()
         self.model = model
@@ -64,6 +93,9 @@ class LoadedModel(nn.Module):
         self.path = path
         self.sequence_length = sequence_length
         self.missing = list(missing)
+        self.options = options or TaskOptions(sequence_length)
+        self.tuned_for = tuned_for
+        self.sentence = sentence
 
     def lacks(self, prefix: str) -> bool:
         """Whether weights under this name in the file are missing, so are untrained."""
@@ -94,24 +126,35 @@ class LoadedModel(nn.Module):
         return self.model(*inputs)
 
     def predict(
-        self, inputs: Sequence[PredictInput], batch_tokens: int = BATCH_TOKENS
+        self,
+        inputs: Sequence[PredictInput],
+        batch_tokens: int = BATCH_TOKENS,
+        long: Long = "windows",
+        window_mean: WindowMean = "probabilities",
+        words: Words = "tokenizer",
     ) -> list[Prediction]:
         """Labels texts.
 
         Args:
-            inputs: texts, (text, text) pairs for a classifier, lists of words for a tagger.
+            inputs: texts, (text, text) pairs for a classifier, lists of words for a tagger,
+                (text, choices) or (text, question, choices) for multiple choice,
+                {"question": ..., "context": ...} for question answering.
             batch_tokens: tokens computed at once; changes nothing in the result.
+            long: a text longer than `sequence_length` is read in windows, or cut at its end. A
+                tagger reads windows in any case.
+            window_mean: what of a text's windows is averaged.
+            words: where a tagger's words end in a text.
 
         Returns:
-            One prediction for each input, in order: `ClassPrediction` or `TagPrediction`.
+            One prediction for each input, in order, of the family's class (`ClassPrediction`,
+            `TagPrediction`, ...).
 
         Raises:
             UserError: the model has no head for a task, or an input is of the wrong kind.
         """
-        examples = [self.example(one) for one in inputs]
-        answers = self.answer(examples, batch_tokens=batch_tokens)
-        if answers.truncated:
-            say(f"{answers.truncated:,} texts were cut to {self.sequence_length} tokens")
+        examples = [self.example(one, words) for one in inputs]
+        answers = self.answer(examples, None, batch_tokens, long, window_mean)
+        say_lengths(len(inputs), len(answers.windows), answers.truncated, self.sequence_length)
         return answers.predictions
 
     def answer(
@@ -119,6 +162,8 @@ class LoadedModel(nn.Module):
         examples: Sequence[Any],
         sequence_length: int | None = None,
         batch_tokens: int = BATCH_TOKENS,
+        long: Long = "cut",
+        window_mean: WindowMean = "probabilities",
     ) -> Answers:
         """Predictions for examples of the head's family, with counts of what was cut."""
         return answer(
@@ -126,7 +171,12 @@ class LoadedModel(nn.Module):
             self.task,
             examples,
             self.tokenizer,
-            sequence_length or self.sequence_length,
+            replace(
+                self.options,
+                sequence_length=sequence_length or self.sequence_length,
+                long=long,
+                window_mean=window_mean,
+            ),
             batch_tokens,
         )
 
@@ -138,20 +188,24 @@ class LoadedModel(nn.Module):
                 f"{self.path} is pre-trained only and predicts no labels; tune it with bertkit "
                 "finetune, or use bertkit fill or bertkit embed"
             )
-        task = family_of(self.head)
+        task = TASKS.get(self.tuned_for or "")
+        if task is None or self.head not in (task.head, task.feature_head):
+            task = family_of(self.head)
         check_head(self.missing, self.path)
         return task
 
-    def example(self, one: PredictInput) -> TextExample | WordsExample:
+    def example(self, one: PredictInput, words: Words = "tokenizer") -> Any:
         """An input as an example of the head's family."""
         task = self.task
+        if task.from_input is not None:
+            return task.from_input(one, self.tokenizer)
         if isinstance(one, str):
             if task.head == "tagging":
-                return words_of(one, self.tokenizer)
+                return words_of(one, self.tokenizer, words)
             return TextExample(one)
         if task.head == "tagging" and isinstance(one, list):
             return WordsExample(list(one), [])
-        if task.head == "classification" and isinstance(one, tuple) and len(one) == 2:
+        if task.head != "tagging" and isinstance(one, tuple) and len(one) == 2:
             return TextExample(*one)
         wanted = "lists of words" if task.head == "tagging" else "pairs (text, text)"
         raise UserError(
@@ -163,46 +217,61 @@ def load(path: str | Path, precision: Precision = "fp32") -> LoadedModel:
     """Loads a checkpoint's model, with the head it has, and its tokenizer.
 
     Args:
-        path: a Hugging Face directory, such as a finished run.
+        path: a Hugging Face directory, such as a finished run, a sentence-transformers directory,
+            or the name of a model of the hub.
         precision: arithmetic of the matrix products.
 
     Raises:
         UserError: there is no such checkpoint, or it is not whole.
     """
-    directory = Path(path)
-    checkpoint = load_checkpoint(directory)
+    directory = checkpoint_path(str(path))
+    sentence = read_sentence_modules(directory)
+    place = sentence.transformer if sentence else directory
+    checkpoint = load_checkpoint(place)
     model = checkpoint.model
-    tokenizer = Tokenizer.load(directory)
+    tokenizer = Tokenizer.load(place)
+    check_fit(tokenizer, model, place)
     set_compute_dtype(model, compute_dtype(precision, next(model.parameters()).device))
     positions = max_positions(model)
-    length = min(trained_length(directory) or positions, positions)
-    loaded = LoadedModel(model, tokenizer, directory, length, checkpoint.missing)
+    told = sentence.max_length if sentence else trained_length(directory)
+    length = min(told or positions, positions)
+    tuned = tuned_with(directory)
+    loaded = LoadedModel(
+        model,
+        tokenizer,
+        directory,
+        length,
+        checkpoint.missing,
+        options=task_options(tuned) if tuned else None,
+        tuned_for=tuned.task if tuned else None,
+        sentence=sentence,
+    )
     loaded.eval()
     return loaded
 
 
 def trained_length(directory: Path) -> int | None:
     """The sequence length a run was trained with: positions beyond it may never have learned."""
-    if (directory / "finetune.yaml").is_file():
-        return configurations.load(FinetuneConfig, directory / "finetune.yaml").sequence_length
+    tuned = tuned_with(directory)
+    if tuned is not None:
+        return task_options(tuned).sequence_length
     if (directory / "pretrain.yaml").is_file():
         return configurations.load(PretrainConfig, directory / "pretrain.yaml").sequence_length
     return None
 
 
-def words_of(text: str, tokenizer: Tokenizer) -> WordsExample:
-    """Cuts a text into words as the tokenizer does: at white space, punctuation, CJK characters.
-
-    The words are slices of the untouched text; a piece with "##" goes on with a word.
-    """
-    pieces = tokenizer.pieces(text)
-    offsets: list[tuple[int, int]] = []
-    for number, start, end in zip(pieces.ids, pieces.starts, pieces.ends, strict=True):
-        if offsets and tokenizer.vocabulary[number].startswith(PREFIX):
-            offsets[-1] = (offsets[-1][0], max(offsets[-1][1], end))
-        else:
-            offsets.append((start, end))
-    return WordsExample([text[start:end] for start, end in offsets], [], text, offsets)
+def say_lengths(
+    inputs: int, windowed: int, truncated: int, sequence_length: int, quiet: bool = False
+) -> None:
+    """Tells what was done with texts that are too long."""
+    if windowed:
+        say(
+            f"{windowed:,} of {inputs:,} texts are longer than {sequence_length} tokens and were "
+            "read in windows",
+            quiet,
+        )
+    if truncated:
+        say(f"{truncated:,} of {inputs:,} texts were cut to {sequence_length} tokens", quiet)
 
 
 def no_gradients(model: nn.Module) -> torch.inference_mode:

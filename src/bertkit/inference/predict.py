@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
+from bertkit.errors import UserError
 from bertkit.inference.batching import in_windows
 from bertkit.inference.config import PredictConfig
-from bertkit.inference.inputs import json_output, read_inputs
-from bertkit.inference.load import load
-from bertkit.progress import Progress, say
+from bertkit.inference.inputs import STANDARD, json_output, read_inputs
+from bertkit.inference.load import LoadedModel, load, say_lengths
+from bertkit.inference.questions import read_questions
+from bertkit.progress import Progress
+from bertkit.tasks.evaluate import tuned_with
+from bertkit.tasks.finetune import columns_of
+from bertkit.tasks.rows import TABLE_SUFFIXES
+from bertkit.tasks.task import Columns
 from bertkit.training.allocator import keep_memory
 
 
@@ -19,12 +28,14 @@ class PredictResult:
 
     Attributes:
         inputs: texts answered, in the input's order.
-        truncated: texts that lost their ends; entities are found in windows and lose nothing.
+        windowed: texts that were read in several windows.
+        truncated: texts that lost their ends.
         output: the file, or None for standard output.
     """
 
     inputs: int
     seconds: float
+    windowed: int
     truncated: int
     output: str | None
 
@@ -42,21 +53,60 @@ def predict(config: PredictConfig) -> PredictResult:
     model = load(config.checkpoint, config.precision)
     task = model.task
     started = time.monotonic()
-    inputs = truncated = 0
-    texts = read_inputs(config.input, config.text, config.pair)
+    inputs = windowed = truncated = 0
+    length = config.sequence_length or model.sequence_length
     with (
         Progress("predict", None, "texts", config.quiet) as progress,
         json_output(config.output) as write,
     ):
-        for window in in_windows(texts):
-            examples = [model.example(one) for one in window]
-            answers = model.answer(examples, config.sequence_length, config.batch_tokens)
-            for example, prediction in zip(examples, answers.predictions, strict=True):
-                write(task.record(example, prediction))
-            inputs += len(window)
+        for examples in in_windows(
+            read_examples(model, config), size=lambda one: sum(map(len, task.texts(one)))
+        ):
+            answers = model.answer(
+                examples, length, config.batch_tokens, config.long, config.window_mean
+            )
+            for number, (example, prediction) in enumerate(
+                zip(examples, answers.predictions, strict=True)
+            ):
+                record = task.record(example, prediction)
+                if number in answers.windows:
+                    record["windows"] = answers.windows[number]
+                write(record)
+            inputs += len(examples)
+            windowed += len(answers.windows)
             truncated += answers.truncated
-            progress.advance(len(window))
-    length = config.sequence_length or model.sequence_length
-    if truncated:
-        say(f"{truncated:,} of {inputs:,} texts were cut to {length} tokens", config.quiet)
-    return PredictResult(inputs, round(time.monotonic() - started, 3), truncated, config.output)
+            progress.advance(len(examples))
+    say_lengths(inputs, windowed, truncated, length, config.quiet)
+    seconds = round(time.monotonic() - started, 3)
+    return PredictResult(inputs, seconds, windowed, truncated, config.output)
+
+
+def read_examples(model: LoadedModel, config: PredictConfig) -> Iterator[Any]:
+    """Yields the examples of `config.input`, in its order.
+
+    Columns that are not named are those that the model was tuned with. Texts are read one by one,
+    questions with choices all at once.
+    """
+    tuned = tuned_with(model.path)
+    columns = columns_of(tuned) if tuned else Columns()
+    text, pair = config.text, config.pair
+    if model.head == "question-answering":
+        for question in read_questions(config.input, text, pair):
+            yield model.example(question)
+        return
+    if Path(config.input).suffix.lower() in TABLE_SUFFIXES:
+        text, pair = text or columns.text, pair or columns.pair
+    if model.head != "multiple-choice":
+        for one in read_inputs(config.input, text, pair):
+            yield model.example(one, config.words)
+        return
+    if config.input == STANDARD:
+        raise UserError(f"{model.path} answers questions with choices; give them as a file")
+    columns = replace(
+        columns,
+        text=text or columns.text,
+        pair=pair or columns.pair,
+        choices=tuple(config.choices) or columns.choices,
+        unlabeled=True,
+    )
+    yield from model.task.read(Path(config.input), columns)

@@ -2,33 +2,33 @@
 
 Both starts get the same labelled examples, drawn anew for each seed, and the same test set. The
 pre-trained one is tuned in one fixed way; the random one gets its own best of a grid of learning
-rates and epoch counts, judged on the dev set with the first seed. The fine-tunings run in worker
-processes of one thread each, and each leaves its result on disk, so an interrupted comparison
-goes on where it stopped.
+rates and epoch counts, judged on the dev set with the first seed, as `bertkit search` does it. The
+fine-tunings run in worker processes of one thread each, and each leaves its result on disk, so an
+interrupted comparison goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import json
-import multiprocessing
+import math
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from bertkit.errors import Interrupted
 from bertkit.files import writing
+from bertkit.interrupts import interrupting
 from bertkit.journey.recipe import Tuning
 from bertkit.progress import Progress
 from bertkit.report.quickstart import Comparison
 from bertkit.report.statistics import accuracy_difference, f1_difference, f1_scores
-from bertkit.training.interrupt import InterruptGuard
-
-Start = Literal["random", "checkpoint"]
+from bertkit.tasks.config import FinetuneConfig, Initialise
+from bertkit.workers import parallel_map
 
 MICRO_BATCH = 16
 """Sequences of like length computed at once, so that attention meets little padding."""
@@ -61,7 +61,7 @@ class Run:
     task: TaskData
     checkpoint: Path
     labels: int
-    start: Start
+    start: Initialise
     tuning: Tuning
     dropout: float
     seed: int
@@ -79,12 +79,26 @@ class Run:
         return self.folder / self.name
 
     @property
-    def dev(self) -> Path:
-        return self.folder / f"{self.name}.dev.json"
-
-    @property
     def test(self) -> Path:
         return self.folder / f"{self.name}.test.json"
+
+    @property
+    def config(self) -> FinetuneConfig:
+        return FinetuneConfig(
+            checkpoint=str(self.checkpoint),
+            task=self.task.family,
+            output=str(self.model),
+            data=str(self.task.data),
+            epochs=self.tuning.epochs,
+            learning_rate=self.tuning.learning_rate,
+            sequence_length=self.task.sequence_length,
+            micro_batch_size=MICRO_BATCH,
+            dropout=self.dropout,
+            max_examples=self.labels,
+            initialise=self.start,
+            seed=self.seed,
+            quiet=True,
+        )
 
 
 @dataclass(frozen=True)
@@ -131,7 +145,7 @@ def compare(
     """
     folder.mkdir(parents=True, exist_ok=True)
 
-    def runs(cell: Cell, start: Start, how: Tuning) -> list[Run]:
+    def runs(cell: Cell, start: Initialise, how: Tuning) -> list[Run]:
         return [
             Run(cell.task, checkpoint, cell.labels, start, how, dropout, seed, folder)
             for seed in range(cell.seeds)
@@ -151,21 +165,18 @@ def compare(
     pretrained = {cell: runs(cell, "checkpoint", cell.tuning) for cell in cells}
     tried = {cell: [runs(cell, "random", how)[0] for how in cell.grid] for cell in cells}
     total = sum(len(pretrained[cell]) + len(tried[cell]) + cell.seeds - 1 for cell in cells)
-    with (
-        Progress("fine-tune", total, "runs", quiet) as progress,
-        _Work(test, workers, lambda: progress.advance(1)) as work,
-    ):
-        work.tune([*_all(pretrained), *_all(tried)])
+    with Progress("fine-tune", total, "runs", quiet) as progress:
+        dev = _tune([*_all(pretrained), *_all(tried)], workers, progress)
         random = {
             cell: runs(
                 cell,
                 "random",
-                best_tuning([one.tuning for one in tried[cell]], _dev_scores(tried[cell])),
+                best_tuning([one.tuning for one in tried[cell]], [dev[one] for one in tried[cell]]),
             )
             for cell in cells
         }
-        work.tune([one for one in _all(random) if one.seed])
-        work.score([*_all(pretrained), *_all(random)])
+        _tune([one for one in _all(random) if one.seed], workers, progress)
+        _score_all([*_all(pretrained), *_all(random)], test, workers)
     rows = [_comparison(cell, random[cell], pretrained[cell]) for cell in cells]
     models = {cell.task.name: pretrained[cell][0].model for cell in cells}  # the last has many
     for path in folder.iterdir():
@@ -179,31 +190,30 @@ def best_tuning(grid: Sequence[Tuning], dev_scores: Sequence[float]) -> Tuning:
     return grid[max(range(len(grid)), key=lambda number: dev_scores[number])]
 
 
-def fine_tune(run: Run) -> None:
-    """One fine-tuning, with its score on the dev set in `run.dev`."""
-    from bertkit.tasks.config import FinetuneConfig
-    from bertkit.tasks.finetune import finetune
+def _tune(runs: Sequence[Run], workers: int, progress: Progress) -> dict[Run, float]:
+    """Fine-tunes, the longest first; returns the scores on the dev set."""
+    from bertkit.tasks.registry import get_task
+    from bertkit.tasks.runs import fine_tune_all
 
-    tuned = finetune(
-        FinetuneConfig(
-            checkpoint=str(run.checkpoint),
-            task=run.task.family,
-            output=str(run.model),
-            data=str(run.task.data),
-            epochs=run.tuning.epochs,
-            learning_rate=run.tuning.learning_rate,
-            sequence_length=run.task.sequence_length,
-            micro_batch_size=MICRO_BATCH,
-            dropout=run.dropout,
-            max_examples=run.labels,
-            initialise=run.start,
-            seed=run.seed,
-            quiet=True,
-        )
-    )
-    metric = "f1" if run.task.family == "tagging" else "accuracy"
-    with writing(run.dev) as partial:
-        partial.write_text(json.dumps(tuned.metrics[metric]), encoding="utf-8")
+    order = sorted(runs, key=lambda run: run.labels * run.tuning.epochs, reverse=True)
+    configs = [run.config for run in order]
+    ended = fine_tune_all(configs, workers, threads=1, done=lambda _: progress.advance(1))
+    return {
+        run: one.metrics.get(get_task(run.task.family).main, -math.inf)
+        for run, one in zip(order, ended, strict=True)
+    }
+
+
+def _score_all(runs: Sequence[Run], test: int, workers: int) -> None:
+    """Scores those on the test set that are not yet."""
+    waiting = [run for run in runs if not run.test.exists()]
+    message = "stopped while scoring; run the same command again to go on"
+    with (
+        interrupting(signal.SIGINT, signal.SIGTERM, message=message),
+        closing(parallel_map(partial(score, test=test), waiting, workers)) as scored,
+    ):
+        for _ in scored:
+            pass
 
 
 def score(run: Run, test: int) -> None:
@@ -264,65 +274,5 @@ def _comparison(cell: Cell, random: Sequence[Run], pretrained: Sequence[Run]) ->
     )
 
 
-def _dev_scores(runs: Sequence[Run]) -> list[float]:
-    return [float(json.loads(run.dev.read_text("utf-8"))) for run in runs]
-
-
 def _all(runs: dict[Cell, list[Run]]) -> list[Run]:
     return [run for of_cell in runs.values() for run in of_cell]
-
-
-class _Work:
-    """Does what has no result on disk yet, in worker processes, the longest first."""
-
-    def __init__(self, test: int, workers: int, done: Callable[[], None]) -> None:
-        self._test, self._done = test, done
-        self._pool = ProcessPoolExecutor(
-            workers, multiprocessing.get_context("spawn"), initializer=_start_worker
-        )
-
-    def __enter__(self) -> _Work:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(cancel_futures=True)
-
-    def tune(self, runs: Sequence[Run]) -> None:
-        """Fine-tunes; each finished run is reported as done."""
-        waiting = [run for run in runs if not run.dev.exists()]
-        for _ in range(len(runs) - len(waiting)):
-            self._done()
-        waiting.sort(key=lambda run: run.labels * run.tuning.epochs, reverse=True)
-        self._do([(fine_tune, run) for run in waiting], self._done)
-
-    def score(self, runs: Sequence[Run]) -> None:
-        """Scores on the test set."""
-        waiting = [run for run in runs if not run.test.exists()]
-        self._do([(score, run, self._test) for run in waiting], lambda: None)
-
-    def _do(self, jobs: Sequence[tuple[Any, ...]], done: Callable[[], None]) -> None:
-        if not jobs:
-            return
-        with InterruptGuard() as guard:
-            pending = {self._pool.submit(*job) for job in jobs}
-            while pending:
-                finished, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
-                if guard.received is not None:
-                    for process in multiprocessing.active_children():
-                        process.terminate()
-                    raise Interrupted(
-                        "stopped between fine-tunings, the finished ones are saved; "
-                        "run the same command again to go on",
-                        guard.received,
-                    )
-                for future in finished:
-                    future.result()
-                    done()
-
-
-def _start_worker() -> None:
-    """One thread each, and Ctrl-C is the parent's to handle."""
-    import torch
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)

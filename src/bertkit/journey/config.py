@@ -41,6 +41,60 @@ class InspectConfig:
 
 
 @dataclass
+class ConvertConfig:
+    """Turns a checkpoint of one kind into another and proves that both compute the same."""
+
+    source: str = option(
+        help="a TensorFlow checkpoint, a Hugging Face or sentence-transformers directory, or a "
+        "model of the hub, as bert-base-uncased; its kind is found out",
+        positional=True,
+    )
+    output: str = option(help="folder of the result", positional=True)
+    to: Literal["huggingface", "tensorflow", "onnx"] = option(
+        "huggingface", help="kind of the result"
+    )
+    head: str | None = option(
+        None, help="the head to keep, as encoder or masked-lm (default: the one that it has)"
+    )
+    activation: Literal["gelu", "gelu_tanh"] | None = option(
+        None,
+        help="form of GELU that the model was trained with, which Google's files do not tell "
+        "(default: as stored, gelu where nothing is)",
+    )
+    vocab: str | None = option(
+        None, help="vocab.txt or tokenizer's folder (default: beside the source)"
+    )
+    casing: Literal["auto", "cased", "uncased"] = option(
+        "auto", help="auto: as stored, else by whether the vocabulary has capitals"
+    )
+    optimizer: bool = option(
+        False, help="take the optimizer's variables along, from TensorFlow to TensorFlow"
+    )
+    pooling: Literal["mean", "cls", "max", "mean-sqrt", "weighted-mean", "last"] | None = option(
+        None,
+        help="make the result a sentence-transformers directory that pools like this (default: "
+        "as the source where it is one)",
+    )
+    normalize: bool = option(False, help="with --pooling: give every vector the length 1")
+    quantize: Literal["none", "dynamic", "static"] = option(
+        "none",
+        help="with --to onnx: write model_int8.onnx too. dynamic measures activations while it "
+        "computes, static beforehand on --calibration",
+    )
+    calibration: str | None = option(
+        None, help="texts for --quantize static, as for bertkit predict (256 are read)"
+    )
+    data: str | None = option(
+        None, help="with --quantize: a file or folder of labelled examples to score both models on"
+    )
+    task: str | None = option(
+        None, help="the task of --data (default: the one the model was tuned for)"
+    )
+    max_examples: int = option(1000, help="examples of --data to score, from its beginning")
+    quiet: bool = option(False, help="print no progress")
+
+
+@dataclass
 class QuickstartConfig:
     """The whole journey on real text that an installed package carries: text to answers."""
 

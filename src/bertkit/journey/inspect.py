@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import UserError
 from bertkit.journey.config import InspectConfig
 from bertkit.model.config import SIZES, ModelConfig, model_config
-from bertkit.model.parameters import ParameterTable, parameter_table
+from bertkit.model.parameters import ParameterRow, ParameterTable, parameter_table
 
 if TYPE_CHECKING:
     from bertkit.corpus.format import CorpusSplit
@@ -64,9 +64,13 @@ def inspect(config: InspectConfig) -> InspectResult:
     Raises:
         UserError: it is nothing that bertkit knows, or it is damaged.
     """
-    path = Path(config.path)
+    from bertkit.formats.hub import checkpoint_path
+    from bertkit.journey.origin import is_checkpoint
+
+    sized = config.path in SIZES or re.fullmatch(r"\d+x\d+x\d+", config.path)
+    path = Path(config.path) if sized else checkpoint_path(config.path)
     if not path.exists():
-        if config.path in SIZES or re.fullmatch(r"\d+x\d+x\d+", config.path):
+        if sized:
             return _model_size(config)
         raise UserError(
             f"there is no {config.path}; give a corpus, vocabulary, run or checkpoint, or a model "
@@ -78,7 +82,7 @@ def inspect(config: InspectConfig) -> InspectResult:
         return _parts(path)
     if any((path / f"{command}.yaml").is_file() for command in RUN_COMMANDS):
         return _run(config, path)
-    if (path / "config.json").is_file():
+    if is_checkpoint(path):
         return _checkpoint(config, path)
     if path.name.endswith("vocab.txt") or (path / "vocab.txt").is_file():
         return _vocabulary(path)
@@ -348,48 +352,42 @@ def _run(config: InspectConfig, path: Path) -> InspectResult:
 
 
 def _checkpoint(config: InspectConfig, path: Path) -> InspectResult:
-    import torch
+    from bertkit.formats.source import kind_of, load_source
+    from bertkit.journey.origin import origin_of
 
-    from bertkit.formats.huggingface import load_checkpoint
-    from bertkit.text.tokenizer import Tokenizer
-
-    loaded = load_checkpoint(path)
+    if kind_of(path) == "onnx":
+        return _onnx(config, path)
+    loaded = load_source(path)
     model: Any = loaded.model
-    broken = [name for name, value in model.named_parameters() if not torch.isfinite(value).all()]
-    if broken:
-        raise UserError(
-            f"{path} holds numbers that are not finite, in {broken[0]}; take an older checkpoint"
-        )
     sizes: ModelConfig = model.config
-    table = parameter_table(sizes, model.head, len(model.labels))
+    options = getattr(model, "head_options", None)
+    table = parameter_table(sizes, model.head, len(model.labels), options)
+    head = model.head
+    if options := getattr(model, "head_options", None):  # a head without a formula: counted
+        count = sum(value.numel() for value in model.tagger.parameters())
+        table = replace(table, heads=[ParameterRow(head, "", count)])
+        head += f" on {options['features']}, size {options['lstm_size']}"
     facts: dict[str, Any] = {
         "head": model.head,
         "labels": list(model.labels),
         "missing": loaded.missing,
         "unexpected": loaded.unexpected,
+        "left_out": len(loaded.left_out),
         **asdict(sizes),
         **_parameters(table),
     }
+    found, origin = origin_of(path, config.verify)
+    facts["origin"] = found
     lines = [
         *_sizes(sizes),
         ("parameters", f"{table.total:,}, of them the encoder {table.encoder_total:,}"),
-        ("head", model.head),
+        ("head", head),
     ]
     if model.labels:
         shown = ", ".join(model.labels[:_SHOWN_LABELS])
         more = len(model.labels) - _SHOWN_LABELS
         lines.append(("labels", shown + (f" and {more} more" if more > 0 else "")))
-    if (path / "vocab.txt").is_file():
-        tokenizer = Tokenizer.load(path)
-        facts |= _casing(tokenizer.lower_case)
-        lines.append(("vocabulary", f"{len(tokenizer):,} entries, {facts['casing']}"))
-        if len(tokenizer) > sizes.vocab_size:
-            raise UserError(
-                f"{path / 'vocab.txt'} has {len(tokenizer):,} entries and the model "
-                f"{sizes.vocab_size:,} embeddings; put the vocabulary of this model there"
-            )
-    else:
-        lines.append(("vocabulary", "no vocab.txt; texts cannot be read without it"))
+    lines.append(_vocabulary_of(path, sizes, facts))
     whole = "yes, every weight is there and finite"
     if loaded.missing:
         whole = f"no: {len(loaded.missing)} weights are missing, as {loaded.missing[0]}"
@@ -398,7 +396,42 @@ def _checkpoint(config: InspectConfig, path: Path) -> InspectResult:
         lines.append(
             ("not used", f"{len(loaded.unexpected)} weights, as {loaded.unexpected[0]}"),
         )
+    lines += origin
     return InspectResult("checkpoint", config.path, facts, lines)
+
+
+def _vocabulary_of(path: Path, sizes: ModelConfig, facts: dict[str, Any]) -> tuple[str, str]:
+    """The line about the tokenizer beside a model; raises UserError where it is another's."""
+    from bertkit.formats.source import check_vocabulary
+    from bertkit.text.tokenizer_files import casing_warning, has_tokenizer, read_directory
+
+    place = path if path.is_dir() else path.parent
+    if not has_tokenizer(place):
+        return "vocabulary", "no vocab.txt or tokenizer.json; texts cannot be read without it"
+    stored = read_directory(place)
+    entries = len(stored.vocabulary)
+    facts |= _casing(stored.lower_case)
+    facts["vocabulary"], facts["padding"] = entries, check_vocabulary(entries, sizes, place)
+    text = f"{entries:,} entries, casing {facts['casing']}"
+    if stored.lower_case is not None:
+        text = f"{entries:,} entries, {facts['casing']}"
+    if facts["padding"]:
+        text += f"; {facts['padding']} more embeddings are padding"
+    if stored.lower_case is not None:
+        warning = casing_warning(stored.vocabulary, stored.lower_case)
+        text += f"; but {warning}" if warning else ""
+    return "vocabulary", text
+
+
+def _onnx(config: InspectConfig, path: Path) -> InspectResult:
+    from bertkit.journey.origin import onnx_facts, origin_of
+
+    facts, lines, graph = onnx_facts(path)
+    found, origin = origin_of(path, config.verify)
+    facts |= {"head": graph.head, "labels": graph.labels, "origin": found, **asdict(graph.config)}
+    lines = [*_sizes(graph.config), ("head", graph.head), *lines]
+    lines.append(_vocabulary_of(path, graph.config, facts))
+    return InspectResult("ONNX model", config.path, facts, lines + origin)
 
 
 def _sizes(sizes: ModelConfig) -> list[tuple[str, str]]:

@@ -6,16 +6,18 @@ Every model has `.config`, `.encoder`, `.labels` (empty for pre-training) and a 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from bertkit.model.batch import FlatBatch
+from bertkit.model.bilstm import BiLstmTaggingModel
 from bertkit.model.config import ModelConfig
 from bertkit.model.encoder import Encoder
-from bertkit.model.heads import LabelHead, LossSum, MaskedLMHead, NextSentenceHead
+from bertkit.model.heads import LabelHead, LossSum, MaskedLMHead, NextSentenceHead, SpanHead
 
 
 class PretrainingLosses(NamedTuple):
@@ -123,7 +125,7 @@ class LeftToRightModel(MaskedLMModel):
 
 
 class ClassificationModel(nn.Module):
-    """The encoder with a classifier (or, with one label, a regressor) on the pooled output."""
+    """The encoder with one layer on the pooled output, one output for each label."""
 
     head = "classification"
 
@@ -140,8 +142,77 @@ class ClassificationModel(nn.Module):
         return self.classifier(self.encoder.pool(summary))
 
 
+class RegressionModel(ClassificationModel):
+    """The same layers; the one output is a number (its name is the one label).
+
+    In training the number is `scale` times the layer's output, so that numbers of any size are
+    learned at the same pace. The scale is a power of two, which rounds nothing, and stays inside:
+    `state_dict` gives and takes the weights of the number itself.
+    """
+
+    head = "regression"
+    scale = 1.0
+
+    def forward(self, batch: FlatBatch) -> Tensor:
+        """The number for each sequence, [sequences, 1]."""
+        return super().forward(batch) * self.scale
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
+        values = super().state_dict(*args, **kwargs)
+        return values if self.scale == 1 else _scaled(values, self.scale)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        return super().load_state_dict(_scaled(state_dict, 1 / self.scale), *args, **kwargs)
+
+    def rescale(self, scale: float) -> None:
+        """Changes the scale, and the layer so that the number stays the same."""
+        with torch.no_grad():
+            for weights in self.classifier.parameters():
+                weights.mul_(self.scale / scale)
+        self.scale = scale
+
+
+def _scaled(state: Mapping[str, Any], scale: float) -> dict[str, Any]:
+    """A state with the classifier's weights times `scale`."""
+    return {
+        name: value * scale if name.startswith("classifier.") else value
+        for name, value in state.items()
+    }
+
+
+class MultiLabelModel(ClassificationModel):
+    """The same layers; each output says by itself whether its label holds (by a sigmoid)."""
+
+    head = "multi-label"
+
+
+class MultipleChoiceModel(nn.Module):
+    """The encoder with one vector (and a bias, which a softmax does not see) on the pooled output.
+
+    Each choice is a sequence of its own; a softmax over the scores of a question's choices makes
+    them probabilities (paper, section 4.4).
+    """
+
+    head = "multiple-choice"
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.labels: list[str] = []
+        self.encoder = Encoder(config)
+        self.classifier = LabelHead(config, 1)
+
+    def forward(self, batch: FlatBatch) -> Tensor:
+        """Scores [sequences]."""
+        summary = self.encoder(batch, self.encoder.summary_rows(batch))
+        return self.classifier(self.encoder.pool(summary)).squeeze(1)
+
+
 class TaggingModel(nn.Module):
-    """The encoder with a classifier on chosen tokens, as the first piece of each word."""
+    """The encoder with a classifier on chosen tokens, as the first piece of each word.
+
+    It has no pooler, for it never looks at a sequence as a whole.
+    """
 
     head = "tagging"
 
@@ -149,12 +220,37 @@ class TaggingModel(nn.Module):
         super().__init__()
         self.config = config
         self.labels = list(labels)
-        self.encoder = Encoder(config)
+        self.encoder = Encoder(config, pooler=False)
         self.classifier = LabelHead(config, len(labels))
 
     def forward(self, batch: FlatBatch, word_positions: Tensor) -> Tensor:
         """Logits [words, labels] at `word_positions`, [words] index into the tokens."""
         return self.classifier(self.encoder(batch, word_positions))
+
+
+class QuestionAnsweringModel(nn.Module):
+    """The encoder with a start and an end vector over the tokens (paper, sections 4.2 and 4.3).
+
+    It has no pooler, for it never looks at a sequence as a whole.
+
+    Attributes:
+        null_threshold: a question counts as unanswerable when its null odds (score of the span
+            at [CLS] less that of the best answer) are above it; None: every question is answered.
+    """
+
+    head = "question-answering"
+
+    def __init__(self, config: ModelConfig, labels: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.config = config
+        self.labels = list(labels)  # none: the outputs are always start and end
+        self.null_threshold: float | None = None
+        self.encoder = Encoder(config, pooler=False)
+        self.spans = SpanHead(config)
+
+    def forward(self, batch: FlatBatch) -> Tensor:
+        """Start and end scores, [tokens, 2]."""
+        return self.spans(self.encoder(batch))
 
 
 MODELS: dict[str, type[nn.Module]] = {
@@ -165,7 +261,15 @@ MODELS: dict[str, type[nn.Module]] = {
         MaskedLMModel,
         LeftToRightModel,
         ClassificationModel,
+        RegressionModel,
+        MultiLabelModel,
+        MultipleChoiceModel,
         TaggingModel,
+        QuestionAnsweringModel,
+        BiLstmTaggingModel,
     )
 }
 """The families by the name in `.head`."""
+
+LABELLED = frozenset({"classification", "regression", "multi-label", "tagging", "bilstm-tagging"})
+"""Heads that are made with label names."""

@@ -27,7 +27,9 @@ class ModelConfig:
 
     `activation` "gelu" is the erf form that the released weights were trained with, "gelu_tanh"
     the approximation that the reference release uses since February 2019. With `causal` a token
-    attends to itself and those before it only: the left-to-right model of the ablations.
+    attends to itself and those before it only: the left-to-right model of the ablations. `tied`
+    tells whether the masked LM predicts with the token embeddings, as BERT does, or with a matrix
+    of its own.
     """
 
     vocab_size: int
@@ -45,6 +47,7 @@ class ModelConfig:
     position_init: PositionInit = "normal"
     pad_id: int = 0
     causal: bool = False
+    tied: bool = True
 
     def __post_init__(self) -> None:
         for name in _SIZES:

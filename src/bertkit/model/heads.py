@@ -1,4 +1,5 @@
-"""What stands on the encoder: masked LM, next sentence, classification, tagging (paper, 3 and 4).
+"""What stands on the encoder: masked LM, next sentence, classification, tagging, answer spans
+(paper, sections 3 and 4).
 
 The masked-LM head works on the masked positions only, and its loss takes them a few rows at a
 time: [masked, vocabulary] logits are never in memory at once, and the gradient is computed in the
@@ -15,7 +16,13 @@ from torch.nn import functional as F
 
 from bertkit.model.config import ModelConfig
 from bertkit.model.dropout import Dropout
-from bertkit.model.layers import ACTIVATIONS, LayerNorm, Linear, missing_rows
+from bertkit.model.layers import (
+    ACTIVATIONS,
+    LayerNorm,
+    Linear,
+    missing_rows,
+    truncated_normal_,
+)
 
 CHUNK_ROWS = 512
 """Masked positions whose logits exist at the same time."""
@@ -90,7 +97,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
 class MaskedLMHead(nn.Module):
     """Predicts the token at a masked position: dense, activation, LayerNorm, then the token
-    embeddings transposed plus a bias. The embeddings are the encoder's own (tied)."""
+    embeddings transposed plus a bias. The embeddings are the encoder's own unless the
+    configuration unties them."""
 
     def __init__(self, config: ModelConfig, embeddings: nn.Parameter) -> None:
         super().__init__()
@@ -98,6 +106,9 @@ class MaskedLMHead(nn.Module):
         self.activation = ACTIVATIONS[config.activation]
         self.norm = LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.embeddings = embeddings
+        if not config.tied:
+            self.embeddings = nn.Parameter(torch.empty_like(embeddings))
+            truncated_normal_(self.embeddings.data, config.initializer_range)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def transform(self, hidden: Tensor) -> Tensor:
@@ -146,11 +157,53 @@ class NextSentenceHead(nn.Module):
 class LabelHead(nn.Module):
     """Dropout and one dense layer: pooled output or token states -> logits of the labels."""
 
-    def __init__(self, config: ModelConfig, labels: int) -> None:
+    def __init__(self, config: ModelConfig, labels: int, inputs: int | None = None) -> None:
         super().__init__()
         self.dropout = Dropout(config.hidden_dropout)
-        self.dense = Linear(config.hidden_size, labels, config.initializer_range)
+        self.dense = Linear(inputs or config.hidden_size, labels, config.initializer_range)
 
     def forward(self, values: Tensor) -> Tensor:
-        """[rows, hidden] -> [rows, labels] float32."""
+        """[rows, hidden], or [rows, inputs], -> [rows, labels] float32."""
         return self.dense(self.dropout(values)).float()
+
+
+class SpanHead(nn.Module):
+    """The start vector and the end vector (paper, section 4.2), with the reference release's bias.
+
+    There is no dropout before it, as in the reference release.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.dense = Linear(config.hidden_size, 2, config.initializer_range)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """[tokens, hidden] -> [tokens, 2] float32: how well a token starts and ends the answer."""
+        return self.dense(hidden).float()
+
+
+def span_loss(scores: Tensor, targets: Tensor, bounds: Tensor) -> LossSum:
+    """Cross-entropy of the right starts and ends, each a softmax over its sequence's own tokens.
+
+    P_i = exp(S . T_i) / sum_j exp(S . T_j), j over the sequence; the same for ends.
+
+    Args:
+        scores: [tokens, 2] of `SpanHead`.
+        targets: [sequences, 2] the right start and end, index into the tokens.
+        bounds: [sequences + 1] as in `FlatBatch`.
+
+    Returns:
+        The loss summed over 2 x sequences terms, and how many of them are predicted right.
+    """
+    sequences = bounds.numel() - 1
+    owner = torch.repeat_interleave(
+        torch.arange(sequences, device=scores.device), bounds.diff(), output_size=len(scores)
+    )[:, None].expand_as(scores)  # [tokens, 2]
+    with torch.no_grad():
+        lowest = scores.new_full((sequences, 2), float("-inf"))
+        top = lowest.scatter_reduce(0, owner, scores, "amax")  # [sequences, 2]
+    exponentials = (scores - top.gather(0, owner)).exp()
+    total = torch.zeros_like(top).scatter_add(0, owner, exponentials)
+    chosen = scores.gather(0, targets)  # [sequences, 2]
+    loss = (total.log() + top - chosen).sum()
+    return LossSum(loss, (chosen.detach() >= top).sum())

@@ -6,9 +6,15 @@ LM's output layer is the token embeddings and counts once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from bertkit.model.config import ModelConfig
+
+_NO_POOLER = ("masked-lm", "left-to-right", "tagging", "question-answering")
+_OUTPUTS = {"multiple-choice": 1, "question-answering": 2}
+"""Of the heads whose outputs are no labels."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,10 @@ class ParameterTable:
 
 
 def parameter_table(
-    config: ModelConfig, head: str = "pretraining", labels: int = 0
+    config: ModelConfig,
+    head: str = "pretraining",
+    labels: int = 0,
+    options: Mapping[str, Any] | None = None,
 ) -> ParameterTable:
     """The parameters of a model.
 
@@ -62,7 +71,8 @@ def parameter_table(
         config: the sizes.
         head: "pretraining", "masked-lm" or "left-to-right", or "encoder" for none, or another
             with `labels` outputs.
-        labels: outputs of a classification or tagging head.
+        labels: outputs of a head with labels.
+        options: what else the head is made with, `head_options` of the model.
     """
     hidden, inner, layers = config.hidden_size, config.intermediate_size, config.layers
     square = f"{hidden}²"
@@ -84,11 +94,14 @@ def parameter_table(
         ParameterRow("layers' LayerNorms", f"{layers} × 4·{hidden}", layers * 4 * hidden),
     ]
     language_model = head in ("masked-lm", "left-to-right")
-    if not language_model:
+    if head not in _NO_POOLER:
         encoder.append(ParameterRow("pooler", f"{square} + {hidden}", hidden**2 + hidden))
     if head == "encoder":
         return ParameterTable(encoder, [])
+    if head == "bilstm-tagging":
+        return ParameterTable(encoder, _bilstm(config, labels, **(options or {})))
     if head != "pretraining" and not language_model:
+        labels = _OUTPUTS.get(head, labels)
         row = ParameterRow(
             f"{head} head", f"{labels}·{hidden} + {labels}", labels * hidden + labels
         )
@@ -99,9 +112,31 @@ def parameter_table(
         ParameterRow(f"{name}'s LayerNorm", f"2·{hidden}", 2 * hidden),
         ParameterRow(f"{name}'s output bias", f"{config.vocab_size}", config.vocab_size),
     ]
+    if not config.tied:
+        heads.append(_table(f"{name}'s output", config.vocab_size, hidden))
     if not language_model:
         heads.append(ParameterRow("next sentence", f"2·{hidden} + 2", 2 * hidden + 2))
     return ParameterTable(encoder, heads)
+
+
+def _bilstm(config: ModelConfig, labels: int, features: str, lstm_size: int) -> list[ParameterRow]:
+    from bertkit.model.features import parse_layers  # the one that needs torch
+
+    choice = parse_layers(features, config.layers)
+    size, inputs = lstm_size, choice.size(config.hidden_size)
+    rows = [
+        ParameterRow(
+            f"BiLSTM, layer {number}",
+            f"2 × 4·{size}·({inner} + {size} + 2)",
+            8 * size * (inner + size + 2),
+        )
+        for number, inner in ((1, inputs), (2, 2 * size))
+    ]
+    rows.append(ParameterRow("tagger", f"{labels}·2·{size} + {labels}", labels * 2 * size + labels))
+    if choice.how == "weighted":
+        weights = len(choice.layers)
+        rows.append(ParameterRow("weights of the layers", f"{weights} + 1", weights + 1))
+    return rows
 
 
 def _table(name: str, entries: int, hidden: int) -> ParameterRow:

@@ -54,7 +54,8 @@ class PretrainConfig:
     )
     from_checkpoint: str | None = option(
         None,
-        help="continue the pre-training of a checkpoint or a finished run on this corpus "
+        help="continue the pre-training of a checkpoint, a finished run or a released checkpoint "
+        "by its name, as bert-base-chinese, on this corpus "
         "(default: fresh weights)",
     )
     sequence_length: int = option(512, help="tokens of a sentence pair, special tokens included")

@@ -25,7 +25,9 @@ from torch import Tensor, nn
 
 from bertkit import config as configurations
 from bertkit.errors import UserError
-from bertkit.formats.huggingface import LoadedCheckpoint, load_checkpoint
+from bertkit.formats.assembly import LoadedCheckpoint
+from bertkit.formats.hub import checkpoint_path
+from bertkit.formats.source import load_source
 from bertkit.model.config import ModelConfig, dropout_rates, model_config
 from bertkit.pretraining.config import PretrainConfig
 from bertkit.pretraining.objectives import make_model, model_class, pairs_of
@@ -67,10 +69,10 @@ def make_start(config: PretrainConfig, tokenizer: Tokenizer) -> Start:
 
     Raises:
         UserError: options contradict each other or the checkpoint; its vocabulary or casing is
-            another one than the corpus'; or any of what `load_checkpoint` raises.
+            another one than the corpus'; or any of what `load_source` raises.
     """
     if config.from_checkpoint is not None:
-        return _continued(config, Path(config.from_checkpoint), tokenizer)
+        return _continued(config, checkpoint_path(config.from_checkpoint), tokenizer)
     if config.learned_positions is not None:
         raise UserError("--learned-positions is for --from-checkpoint; leave it out")
     sizes = model_config(
@@ -98,7 +100,7 @@ def _continued(config: PretrainConfig, place: Path, tokenizer: Tokenizer) -> Sta
     }
     seed_initial_weights(config.seed)
 
-    loaded = load_checkpoint(place, head=family.head, **changes)
+    loaded = load_source(place, head=family.head, **changes)
     sizes: ModelConfig = loaded.model.config  # type: ignore[assignment]
     old = _tokenizer_of(place, tokenizer.lower_case)
     check_vocabulary(old, tokenizer, str(place), config.corpus)
@@ -108,7 +110,7 @@ def _continued(config: PretrainConfig, place: Path, tokenizer: Tokenizer) -> Sta
     if appended > 0:
         del loaded
         seed_initial_weights(config.seed)
-        loaded = load_checkpoint(place, head=family.head, vocab_size=len(tokenizer), **changes)
+        loaded = load_source(place, head=family.head, vocab_size=len(tokenizer), **changes)
     say(
         f"starting from {place}: {sizes.layers} layers of {sizes.hidden_size}, {sizes.heads} "
         f"heads, {sizes.vocab_size:,} tokens, {sizes.max_positions} positions",

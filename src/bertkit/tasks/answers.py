@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
 from bertkit.errors import UserError
 from bertkit.model.config import ModelConfig
-from bertkit.progress import Progress
-from bertkit.tasks.batches import by_budget, collate
-from bertkit.tasks.task import Features, Scores, Task
+from bertkit.progress import Progress, say
+from bertkit.tasks.batches import by_budget
+from bertkit.tasks.task import FeatureSet, Scores, Task, TaskOptions
+from bertkit.tasks.windows import merged, windows_of
 from bertkit.text.tokenizer import Tokenizer
 
 BATCH_TOKENS = 2048
@@ -29,11 +29,13 @@ class Answers:
     Attributes:
         truncated: examples that lost tokens to the sequence length.
         unseen_words: words that became no token, so are tagged "O" unasked.
+        windows: example -> in how many windows it was read, where more than one.
     """
 
     predictions: list[Any]
     truncated: int
     unseen_words: int
+    windows: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -49,7 +51,7 @@ def answer(
     task: Task,
     examples: Sequence[Any],
     tokenizer: Tokenizer,
-    sequence_length: int,
+    options: TaskOptions,
     batch_tokens: int = BATCH_TOKENS,
     quiet: bool = True,
 ) -> Answers:
@@ -58,11 +60,18 @@ def answer(
     Raises:
         UserError: the sequence length is beyond the model's positions or below 3.
     """
-    check_sequence_length(sequence_length, model)
-    made = task.features(examples, tokenizer, None, sequence_length)
-    rows = probabilities(model, task, made.features, batch_tokens, quiet)
-    predictions = task.decode(examples, made.features, rows, model.labels)  # type: ignore[arg-type]
-    return Answers(predictions, made.truncated, made.unseen_words)
+    check_sequence_length(options.sequence_length, model)
+    made = task.features(examples, tokenizer, None, options)
+    for note in made.notes:
+        say(note, quiet)
+    rows = outputs(model, task, made, batch_tokens, quiet)
+    labels: list[str] = model.labels  # type: ignore[assignment]
+    units: Sequence[Any] = made.features
+    windows = windows_of(made)
+    if windows and task.merge is not None:
+        units, rows = merged(units, rows, task.merge, options.window_mean)
+    predictions = task.decode(examples, units, rows, labels, options)
+    return Answers(predictions, made.truncated, made.unseen_words, windows)
 
 
 def evaluate_model(
@@ -70,53 +79,67 @@ def evaluate_model(
     task: Task,
     examples: Sequence[Any],
     tokenizer: Tokenizer,
-    sequence_length: int,
+    options: TaskOptions,
     batch_tokens: int = BATCH_TOKENS,
     quiet: bool = True,
+    calibrate: bool = False,
 ) -> Evaluation:
-    """Scores a model in memory on labelled examples.
+    """Scores a model in memory on labelled examples; of examples without any label there are
+    predictions and no scores.
+
+    Args:
+        calibrate: choose on these examples what the task chooses on dev, and set it in the model.
 
     Raises:
-        UserError: labels that the model does not have, or what `answer` raises.
+        UserError: labels that the model does not have, some examples without labels, or what
+            `answer` raises.
     """
+    labelled = sum(map(task.is_labelled, examples))
+    if 0 < labelled < len(examples):
+        raise UserError(
+            f"{len(examples) - labelled:,} of {len(examples):,} examples have no label; "
+            "give all of them one, or none"
+        )
     unknown = task.unknown(examples, model.labels)  # type: ignore[arg-type]
     if unknown:
         raise UserError(
             f"the examples have labels that the model does not know: {listed(unknown)} (it knows "
             f"{listed(model.labels)}); tune a model on data with these labels, or rename them"
         )
-    answers = answer(model, task, examples, tokenizer, sequence_length, batch_tokens, quiet)
-    return Evaluation(task.metric(examples, answers.predictions), answers)
+    answers = answer(model, task, examples, tokenizer, options, batch_tokens, quiet)
+    if calibrate and labelled and task.calibrate is not None:
+        answers.predictions = task.calibrate(model, examples, answers.predictions)
+    scores = task.metric(examples, answers.predictions) if labelled else Scores({}, [])
+    return Evaluation(scores, answers)
 
 
-def probabilities(
-    model: nn.Module, task: Task, features: Sequence[Features], batch_tokens: int, quiet: bool
-) -> list[np.ndarray]:
-    """The model's answers in the order of `features`: [answers, labels] float32 of each."""
+def outputs(
+    model: nn.Module, task: Task, made: FeatureSet, batch_tokens: int, quiet: bool
+) -> list[Any]:
+    """What the model says of each unit, in the order of `made.features`."""
     device = next(model.parameters()).device
-    answers: list[np.ndarray] = [np.empty((0, 0), dtype=np.float32)] * len(features)
+    found: list[Any] = [None] * len(made.features)
     training = model.training
     model.eval()
     try:
         with (
             torch.inference_mode(),
-            Progress("answers", len(features), "sequences", quiet) as progress,
+            Progress("answers", len(found), "sequences", quiet) as progress,
         ):
-            for group in by_budget([len(f.ids) for f in features], batch_tokens):
-                batch = collate([features[number] for number in group]).to(device)
-                rows = task.logits(model, batch).float().softmax(dim=1).cpu().numpy()
-                ends = np.cumsum([len(features[number].asked) for number in group])
-                for number, part in zip(group, np.split(rows, ends[:-1]), strict=True):
-                    answers[number] = part
+            for group in by_budget(made.lengths, batch_tokens):
+                units = [made.features[number] for number in group]
+                batch = task.collate(units).to(device)
+                for number, part in zip(group, task.outputs(model, batch, units), strict=True):
+                    found[number] = part
                 progress.advance(len(group))
     finally:
         model.train(training)
-    return answers
+    return found
 
 
 def check_head(missing: Sequence[str], path: Path) -> None:
     """Raises UserError where a checkpoint lacks the weights of its own task head."""
-    if any(name.startswith("classifier.") for name in missing):
+    if any(name.startswith(("classifier.", "qa_outputs.", "tagger.")) for name in missing):
         raise UserError(
             f"the weights in {path} lack the task head that its configuration names; "
             "copy them again, or tune the model with bertkit finetune"

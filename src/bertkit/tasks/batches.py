@@ -1,4 +1,4 @@
-"""Features in, micro-batches out: for training by step, for answers by a budget of tokens.
+"""Units in, micro-batches out: for training by step, for answers by a budget of tokens.
 
 Batches lie flat, without padding, so sequences of any lengths go together; they are sorted by
 length only because attention works on sequences of like length at once.
@@ -6,30 +6,21 @@ length only because attention works on sequences of like length at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
-import torch
 
 from bertkit.model.batch import FlatBatch
-from bertkit.tasks.task import Features
+from bertkit.tasks.task import Features, FeatureSet
 from bertkit.training.batch import Batch
 from bertkit.training.objective import BatchSource
 from bertkit.training.seeds import derived_seed
 
 
-def collate(features: Sequence[Features]) -> Batch:
-    """One micro-batch; `targets` holds "asked" [answers], index into the tokens, and "labels"."""
-    inputs = FlatBatch.from_sequences([f.ids for f in features], [f.segments for f in features])
-    starts = inputs.bounds[:-1].numpy()
-    asked = np.concatenate(
-        [np.asarray(f.asked) + start for f, start in zip(features, starts, strict=True)]
-    )
-    labels = [label for f in features for label in f.targets]
-    return Batch(
-        inputs,
-        {"asked": torch.from_numpy(asked), "labels": torch.tensor(labels, dtype=torch.int64)},
-    )
+def flat_inputs(sequences: Sequence[Features]) -> FlatBatch:
+    """The encoder's input of sequences that have `ids` and `segments`."""
+    return FlatBatch.from_sequences([s.ids for s in sequences], [s.segments for s in sequences])
 
 
 class TrainingSource(BatchSource):
@@ -40,30 +31,46 @@ class TrainingSource(BatchSource):
     whole batch is never seen.
 
     Args:
-        features: what to train on.
-        batch_size: sequences a step.
-        micro_batch_size: sequences computed at once; inside a step like lengths go together.
+        made: what to train on.
+        collate: units -> micro-batch.
+        batch_size: units a step.
+        micro_batch_size: units computed at once; inside a step like lengths go together.
+        micro_batch_tokens: tokens computed at once, instead.
     """
 
     def __init__(
-        self, features: Sequence[Features], batch_size: int, micro_batch_size: int, seed: int
+        self,
+        made: FeatureSet,
+        collate: Callable[[Sequence[Any]], Batch],
+        batch_size: int,
+        micro_batch_size: int,
+        seed: int,
+        micro_batch_tokens: int | None = None,
     ) -> None:
-        self._features = features
+        self._features = made.features
+        self._lengths = made.lengths
+        self._collate = collate
         self._batch_size = batch_size
         self._micro_batch_size = min(micro_batch_size, batch_size)
+        self._micro_batch_tokens = micro_batch_tokens
         self._seed = seed
         self._orders: dict[int, np.ndarray] = {}
 
     def rows(self, step: int) -> list[int]:
-        """Numbers of the features of a step, a pure function of the step."""
+        """Numbers of the units of a step, a pure function of the step."""
         first = step * self._batch_size
         places = range(first, first + self._batch_size)
         return [int(self._order(p // len(self._features))[p % len(self._features)]) for p in places]
 
     def step(self, step: int) -> list[Batch]:
-        chosen = sorted((self._features[row] for row in self.rows(step)), key=lambda f: len(f.ids))
-        size = self._micro_batch_size
-        return [collate(chosen[first : first + size]) for first in range(0, len(chosen), size)]
+        rows = sorted(self.rows(step), key=lambda row: self._lengths[row])
+        if self._micro_batch_tokens is None:
+            size = self._micro_batch_size
+            parts = [rows[first : first + size] for first in range(0, len(rows), size)]
+        else:
+            groups = by_budget([self._lengths[row] for row in rows], self._micro_batch_tokens)
+            parts = [[rows[number] for number in group] for group in groups]
+        return [self._collate([self._features[row] for row in part]) for part in parts]
 
     def _order(self, epoch: int) -> np.ndarray:
         if epoch not in self._orders:
@@ -72,6 +79,46 @@ class TrainingSource(BatchSource):
             self._orders = {e: o for e, o in self._orders.items() if e == epoch - 1}
             self._orders[epoch] = generator.permutation(len(self._features))
         return self._orders[epoch]
+
+
+class TokenSource(TrainingSource):
+    """The same stream of examples, cut into steps of about as many tokens each.
+
+    Laid end to end, the sequences of the stream are cut at every multiple of `batch_tokens`; a
+    step has those that begin between two cuts. So its place follows from its number.
+
+        sequences   aaaaabbbcccccccdddeeeeee    batch_tokens 8
+        cuts        |       |       |
+        steps       a b     c d     e ...
+
+    Args:
+        batch_tokens: tokens a step, at least those of the longest sequence, so that no step is
+            empty.
+        micro_batch_tokens: tokens computed at once, of sequences of like length.
+    """
+
+    def __init__(
+        self,
+        made: FeatureSet,
+        collate: Callable[[Sequence[Any]], Batch],
+        batch_tokens: int,
+        micro_batch_tokens: int,
+        seed: int,
+    ) -> None:
+        super().__init__(made, collate, 1, 1, seed, micro_batch_tokens)
+        self._batch_tokens = batch_tokens
+        self._tokens = np.asarray(made.lengths, dtype=np.int64)
+        self._in_epoch = int(self._tokens.sum())
+
+    def rows(self, step: int) -> list[int]:
+        first, end = step * self._batch_tokens, (step + 1) * self._batch_tokens
+        found: list[int] = []
+        for epoch in range(first // self._in_epoch, (end - 1) // self._in_epoch + 1):
+            order = self._order(epoch)
+            lengths = self._tokens[order]
+            begins = epoch * self._in_epoch + np.cumsum(lengths) - lengths
+            found += order[slice(*np.searchsorted(begins, [first, end]))].tolist()
+        return found
 
 
 def by_budget(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:

@@ -4,12 +4,14 @@
     [CLS] text [SEP] pair [SEP] segments 0 ... 0 1 ... 1
 
 The answer is asked at [CLS]. A text that is too long is cut at its end, of a pair the longer one
-(the reference release's `_truncate_seq_pair` in run_classifier.py).
+(the reference release's `_truncate_seq_pair` in run_classifier.py); or, to answer, it is read in
+windows whose answers are averaged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,14 +19,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
+from bertkit.tasks.labelling import LabelObjective, collate, probabilities
 from bertkit.tasks.metrics import class_scores
 from bertkit.tasks.readers import TABLES, TextExample, read_table, split_files
-from bertkit.tasks.task import Features, FeatureSet, Scores, Task
-from bertkit.text.tokenizer import Tokenizer, truncated_lengths
+from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
+from bertkit.tasks.windows import merge_softmax, text_sequences
+from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
-
-NEGATIVE_POSITIVE = {"0": "negative", "1": "positive"}
-"""SST-2 and ChnSentiCorp write their two classes so."""
 
 
 @dataclass(frozen=True)
@@ -45,25 +46,33 @@ def features(
     examples: Sequence[TextExample],
     tokenizer: Tokenizer,
     labels: Sequence[str] | None,
-    sequence_length: int,
+    options: TaskOptions,
 ) -> FeatureSet:
-    """One sequence for each example."""
-    result = FeatureSet()
+    """One sequence for each example, or its windows."""
     number_of = {label: number for number, label in enumerate(labels or [])}
+
+    def targets(example: TextExample) -> list[int]:
+        return [number_of[example.label]] if labels is not None else []
+
+    return text_units(examples, tokenizer, options, targets)
+
+
+def text_units(
+    examples: Sequence[TextExample],
+    tokenizer: Tokenizer,
+    options: TaskOptions,
+    targets: Callable[[TextExample], list[Any]],
+) -> FeatureSet:
+    """A sequence (or windows) for each text or pair, asked at [CLS], with a family's targets."""
+    made: list[Features] = []
+    truncated = 0
     for number, example in enumerate(examples):
-        first = tokenizer.token_ids(example.text)
-        second = tokenizer.token_ids(example.pair) if example.pair is not None else []
-        room = sequence_length - (2 if example.pair is None else 3)
-        kept = truncated_lengths(len(first), len(second), max(room, 0))
-        result.truncated += kept != (len(first), len(second))
-        ids = [tokenizer.cls_id, *first[: kept[0]], tokenizer.sep_id]
-        segments = [0] * len(ids)
-        if example.pair is not None:
-            ids += [*second[: kept[1]], tokenizer.sep_id]
-            segments += [1] * (kept[1] + 1)
-        targets = [number_of[example.label]] if labels is not None else []
-        result.features.append(Features(number, ids, segments, [0], [0], targets))
-    return result
+        parts = [tokenizer.token_ids(text) for text in texts(example)]
+        sequences, cut = text_sequences(parts, tokenizer, options.sequence_length, options.long)
+        truncated += cut
+        for ids, segments in sequences:
+            made.append(Features(number, ids, segments, [0], [0], targets(example)))
+    return FeatureSet(made, [len(one.ids) for one in made], truncated)
 
 
 def logits(model: nn.Module, batch: Batch) -> Tensor:
@@ -74,12 +83,13 @@ def logits(model: nn.Module, batch: Batch) -> Tensor:
 def decode(
     examples: Sequence[TextExample],
     asked: Sequence[Features],
-    probabilities: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
     labels: Sequence[str],
+    options: TaskOptions,
 ) -> list[ClassPrediction]:
-    """The most probable label of each example; `probabilities` are [1, labels] each."""
+    """The most probable label of each example; `outputs` are probabilities [1, labels]."""
     predictions = []
-    for rows in probabilities:
+    for rows in outputs:
         best = int(rows[0].argmax())
         by_label = {label: float(p) for label, p in zip(labels, rows[0], strict=True)}
         predictions.append(ClassPrediction(labels[best], float(rows[0, best]), by_label))
@@ -88,7 +98,7 @@ def decode(
 
 def unknown(examples: Sequence[TextExample], labels: Sequence[str]) -> list[str]:
     """Labels of the examples that the model does not have."""
-    return sorted({example.label for example in examples}.difference(labels))
+    return sorted({example.label for example in examples if example.label}.difference(labels))
 
 
 def metric(examples: Sequence[TextExample], predictions: Sequence[ClassPrediction]) -> Scores:
@@ -98,10 +108,7 @@ def metric(examples: Sequence[TextExample], predictions: Sequence[ClassPredictio
 
 def record(example: TextExample, prediction: ClassPrediction) -> dict[str, Any]:
     """A line of the prediction file: the text, the answer, and the right label where known."""
-    line: dict[str, Any] = {"text": example.text}
-    if example.pair is not None:
-        line["pair"] = example.pair
-    line |= {
+    line = text_of(example) | {
         "label": prediction.label,
         "probability": round(prediction.probability, 6),
         "probabilities": {name: round(p, 6) for name, p in prediction.probabilities.items()},
@@ -109,6 +116,31 @@ def record(example: TextExample, prediction: ClassPrediction) -> dict[str, Any]:
     if example.label:
         line["gold"] = example.label
     return line
+
+
+def text_of(example: TextExample) -> dict[str, Any]:
+    """The beginning of a line of the prediction file: what was asked about."""
+    line: dict[str, Any] = {"id": example.id} if example.id else {}
+    line["text"] = example.text
+    if example.pair is not None:
+        line["pair"] = example.pair
+    return line
+
+
+def texts(example: TextExample) -> tuple[str, ...]:
+    """The text, or both of a pair."""
+    return (example.text,) if example.pair is None else (example.text, example.pair)
+
+
+def counts(examples: Sequence[TextExample]) -> dict[str, int]:
+    """Examples of each label."""
+    found = Counter(example.label for example in examples if example.label)
+    return {label: found[label] for label in sorted(found, key=_by_number_then_name)}
+
+
+def blind(examples: Sequence[TextExample], labels: Sequence[str]) -> list[list[ClassPrediction]]:
+    """Each label, always."""
+    return [[ClassPrediction(label, 1.0, {label: 1.0})] * len(examples) for label in labels]
 
 
 def _by_number_then_name(label: str) -> tuple[int, float, str]:
@@ -120,18 +152,23 @@ def _by_number_then_name(label: str) -> tuple[int, float, str]:
 
 CLASSIFICATION = Task(
     name="classification",
-    summary="one label for a text or a pair of texts; your own .tsv, .csv or .jsonl",
+    summary="one label for a text or a pair of texts, from your own table",
     files=split_files(TABLES),
     read=read_table,
     labels=label_names,
     features=features,
+    collate=collate,
     head="classification",
-    logits=logits,
+    objective=LabelObjective(logits),
+    outputs=partial(probabilities, logits),
     decode=decode,
     unknown=unknown,
     metric=metric,
     record=record,
+    texts=texts,
+    counts=counts,
+    is_labelled=lambda example: bool(example.label),
+    main="accuracy",
+    merge=merge_softmax,
+    blind=blind,
 )
-
-read_sst2 = partial(read_table, text="sentence", names=NEGATIVE_POSITIVE)
-read_chnsenticorp = partial(read_table, text="text_a", names=NEGATIVE_POSITIVE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,18 @@ from torch import nn
 from bertkit import config as configurations
 from bertkit.errors import UserError
 from bertkit.files import writing
+from bertkit.formats.hub import checkpoint_path
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.model.encoder import set_compute_dtype
+from bertkit.report.finetuning import write_evaluation_report
 from bertkit.tasks.answers import check_head, evaluate_model, max_positions
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
+from bertkit.tasks.finetune import columns_of, task_options
+from bertkit.tasks.fit import check_fit
 from bertkit.tasks.readers import require_file
 from bertkit.tasks.registry import family_of, get_task
 from bertkit.tasks.tables import metrics_line, scores_table, write_jsonl
-from bertkit.tasks.task import Columns, Task
+from bertkit.tasks.task import Columns, Task, TaskOptions
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.allocator import keep_memory
 from bertkit.training.precision import compute_dtype
@@ -32,9 +36,11 @@ class EvaluateResult:
     Attributes:
         metrics: from 0 to 1.
         table: precision, recall, F1 and count of each label or entity type.
+        windowed: examples that were read in several windows.
         truncated: examples that lost tokens to the sequence length.
         unseen_words: words that became no token and are tagged "O".
-        output: where the predictions are, or None.
+        output, report: where the predictions and the page are, or None.
+        submission: the folder of the files to be submitted, or None.
     """
 
     task: str
@@ -46,20 +52,29 @@ class EvaluateResult:
     truncated: int
     unseen_words: int
     output: str | None
+    report: str | None = None
+    windowed: int = 0
+    submission: str | None = None
 
     def __str__(self) -> str:
         lines = [
             f"{self.task} on {self.file}, {self.examples:,} examples in {self.seconds:.1f} s",
-            metrics_line(self.metrics),
-            "",
-            scores_table(self.table),
+            metrics_line(self.metrics) or "the examples have no labels, so there are no scores",
         ]
+        if self.table:
+            lines += ["", scores_table(self.table)]
+        if self.windowed:
+            lines.append(f"{self.windowed:,} texts were read in windows")
         if self.truncated:
             lines.append(f"{self.truncated:,} texts were cut to the sequence length")
         if self.unseen_words:
             lines.append(f"{self.unseen_words:,} words have no token and are tagged O")
         if self.output:
             lines.append(f"predictions: {self.output}")
+        if self.report:
+            lines.append(f"report: {self.report}")
+        if self.submission:
+            lines.append(f"to submit: {self.submission}")
         return "\n".join(lines)
 
 
@@ -71,38 +86,65 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
             labels that the checkpoint does not know.
     """
     keep_memory()
-    directory = Path(config.checkpoint)
+    directory = checkpoint_path(config.checkpoint)
     checkpoint = load_checkpoint(directory)
     model = checkpoint.model
     tuned = tuned_with(directory)
     task = _task(config, model, tuned)
     check_head(checkpoint.missing, directory)
+    if config.submission and task.submission is None:
+        raise UserError(f"{task.name} has no form for submissions; leave --submission out")
     path = Path(config.data)
-    if not path.is_file():
+    whole = not path.is_file()
+    if whole:
         path = require_file(task, path, config.split)
-    before = Columns(tuned.text, tuned.pair, tuned.label) if tuned else Columns()
-    columns = Columns(
-        config.text or before.text, config.pair or before.pair, config.label or before.label
+    before = columns_of(tuned) if tuned else Columns()
+    columns = replace(
+        before,
+        text=config.text or before.text,
+        pair=config.pair or before.pair,
+        label=config.label or before.label,
+        unlabeled=bool(config.submission) or (whole and config.split.startswith("test")),
     )
     examples = task.read(path, columns)
     tokenizer = Tokenizer.load(directory)
+    check_fit(tokenizer, model, directory, config.quiet)
     device = next(model.parameters()).device
     set_compute_dtype(model, compute_dtype(config.precision, device))
+    options = task_options(tuned) if tuned else TaskOptions(max_positions(model))
+    options = replace(options, long=config.long, window_mean=config.window_mean)
+    if config.sequence_length:
+        options = replace(options, sequence_length=config.sequence_length)
     started = time.monotonic()
     evaluation = evaluate_model(
         model,
         task,
         examples,
         tokenizer,
-        config.sequence_length or (tuned.sequence_length if tuned else max_positions(model)),
+        options,
         config.batch_tokens,
         config.quiet,
     )
     answers = evaluation.answers
+    if config.submission:
+        assert task.submission is not None
+        written = task.submission(examples, answers.predictions, config.split)
+        Path(config.submission).mkdir(parents=True, exist_ok=True)
+        for name, content in written.items():
+            with writing(Path(config.submission, name)) as partial:
+                partial.write_text(content, encoding="utf-8", newline="\n")
     if config.output:
         lines = (task.record(e, p) for e, p in zip(examples, answers.predictions, strict=True))
         with writing(config.output) as partial:
             write_jsonl(partial, lines)
+    if config.report:
+        write_evaluation_report(
+            Path(config.report),
+            f"Evaluation: {directory.resolve().name}",
+            f"The task {task.name} on {path.name}.",
+            asdict(evaluation.scores),
+            [task.record(e, p) for e, p in zip(examples, answers.predictions, strict=True)],
+        )
     return EvaluateResult(
         task=task.name,
         file=str(path),
@@ -113,6 +155,9 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
         truncated=answers.truncated,
         unseen_words=answers.unseen_words,
         output=config.output,
+        report=config.report,
+        windowed=len(answers.windows),
+        submission=config.submission,
     )
 
 
@@ -127,7 +172,7 @@ def _task(config: EvaluateConfig, model: nn.Module, tuned: FinetuneConfig | None
     head = str(model.head)
     name = config.task or (tuned.task if tuned else None)
     task = get_task(name) if name else family_of(head)
-    if task.head != head:
+    if head not in (task.head, task.feature_head):
         raise UserError(
             f"{config.checkpoint} is not tuned for {task.name}: its head is {head}; "
             f"tune it with bertkit finetune {config.checkpoint} --task {task.name}"

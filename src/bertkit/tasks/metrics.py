@@ -1,4 +1,7 @@
-"""Metrics: accuracy and macro F1 of classes; precision, recall and F1 of entities.
+"""Metrics: of classes, of numbers, of sets of labels, of entities and words.
+
+Matthews' correlation, F1 and the correlations of numbers are those of scikit-learn and SciPy, which
+GLUE's own script calls.
 
 Entities are counted exactly as by conlleval, the script of the CoNLL shared tasks: an entity is
 right when its type and both its ends are. Tags may be IOB1 (CoNLL-2003), IOB2, IOBES or one bare
@@ -7,9 +10,11 @@ label a word (parts of speech; then each word outside "O" is an entity of its ow
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import NamedTuple
 
 from bertkit.tasks.task import Scores
@@ -117,6 +122,76 @@ def class_scores(gold: Sequence[str], predicted: Sequence[str]) -> Scores:
     accuracy = sum(map(str.__eq__, gold, predicted)) / len(gold)
     macro_f1 = float(columns[2].mean())
     return Scores({"accuracy": accuracy, "macro_f1": macro_f1}, table)
+
+
+def tag_scores(gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]) -> Scores:
+    """Accuracy over all words (parts of speech), and precision, recall and F1 of each tag."""
+    return class_scores(
+        [tag for tags in gold for tag in tags], [tag for tags in predicted for tag in tags]
+    )
+
+
+def correlation_scores(gold: Sequence[float], predicted: Sequence[float]) -> Scores:
+    """Pearson's and Spearman's correlation (0 where all numbers are equal), and the root of the
+    mean squared error."""
+    from scipy.stats import pearsonr, spearmanr
+
+    error = math.sqrt(sum((g - p) ** 2 for g, p in zip(gold, predicted, strict=True)) / len(gold))
+    pearson = spearman = 0.0
+    if len(set(gold)) > 1 and len(set(predicted)) > 1:
+        pearson = float(pearsonr(predicted, gold)[0])
+        spearman = float(spearmanr(predicted, gold)[0])
+    return Scores({"pearson": pearson, "spearman": spearman, "rmse": error}, [])
+
+
+def label_set_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Scores:
+    """Micro F1 over all labels, macro F1 (the mean over labels that occur in either), and the
+    share of examples whose labels are exactly right."""
+    right: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    wanted: Counter[str] = Counter()
+    exact = 0
+    for gold_labels, predicted_labels in zip(gold, predicted, strict=True):
+        wanted.update(set(gold_labels))
+        found.update(set(predicted_labels))
+        right.update(set(gold_labels) & set(predicted_labels))
+        exact += set(gold_labels) == set(predicted_labels)
+    table = [
+        _row(label, _rates(right[label], found[label], wanted[label]), wanted[label])
+        for label in sorted(wanted | found)
+    ]
+    precision, recall, micro_f1 = _rates(right.total(), found.total(), wanted.total())
+    metrics = {
+        "micro_f1": micro_f1,
+        "macro_f1": sum(float(row["f1"]) for row in table) / len(table) if table else 0.0,
+        "precision": precision,
+        "recall": recall,
+        "exact_match": exact / len(gold) if gold else 0.0,
+    }
+    return Scores(metrics, table)
+
+
+def word_scores(gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]) -> Scores:
+    """Precision, recall and F1 of words, as the script of the SIGHAN bakeoffs counts them.
+
+    A word is right when both its ends are; where it stands in the text, not what it is, decides.
+
+    Args:
+        gold, predicted: the words of each sentence; both make the same text.
+    """
+    right = found = wanted = 0
+    for gold_words, predicted_words in zip(gold, predicted, strict=True):
+        gold_spans, predicted_spans = _spans(gold_words), _spans(predicted_words)
+        right += len(gold_spans & predicted_spans)
+        found += len(predicted_spans)
+        wanted += len(gold_spans)
+    precision, recall, f1 = _rates(right, found, wanted)
+    return Scores({"f1": f1, "precision": precision, "recall": recall}, [])
+
+
+def _spans(words: Sequence[str]) -> set[tuple[int, int]]:
+    ends = list(accumulate(map(len, words)))
+    return set(zip([0, *ends], ends, strict=False))
 
 
 def _rates(right: int, found: int, wanted: int) -> tuple[float, float, float]:

@@ -1,35 +1,42 @@
-"""Readers: the files of a task in, labelled examples out.
+"""Readers of labelled texts: rows with a column for the text, one for the label and, for pairs,
+one for the second text (see records.py for the kinds of files). Words are read in word_readers.py.
 
-classification   .tsv, .csv or .jsonl with a column for the text, one for the label and,
-                 for pairs, one for the second text
-tagging          CoNLL columns: a word a line, its tag in the last column, a blank line after
-                 each sentence; columns divided by blanks or tabs
+Labels that cannot be used are counted, and one message names the first three.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from bertkit.errors import UserError
-from bertkit.tasks.metrics import to_iob2
-from bertkit.tasks.rows import column, read_lines, read_rows
+from bertkit.progress import say
+from bertkit.tasks.records import Record, hub_split, is_hub, read_records
+from bertkit.tasks.rows import TableForm, no_column, plain_text
 from bertkit.tasks.task import Columns, Task
 
-DOCUMENT_START = "-DOCSTART-"
-"""CoNLL-2003 marks a new document with a sentence of this one word."""
-
-TABLES = ("{split}.tsv", "{split}.csv", "{split}.jsonl")
+TABLES = tuple("{split}." + ending for ending in ("tsv", "csv", "jsonl", "json", "parquet"))
 
 
 @dataclass(frozen=True, slots=True)
 class TextExample:
-    """A text, or a pair of texts, and its label ("" when it is not known)."""
+    """A text, or a pair of texts, and what is right about it.
+
+    Attributes:
+        label: a class, or a score as it is written; "" when it is not known.
+        labels: of multi-label classification, each that holds; None when they are not known.
+        id: the example's name in its file, or "".
+    """
 
     text: str
     pair: str | None = None
     label: str = ""
+    labels: tuple[str, ...] | None = None
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,88 +47,261 @@ class WordsExample:
         tags: [words], empty when they are not known.
         text: what the words were cut from, or None: then it is the words with blanks between.
         offsets: [words] where each word starts and ends in `text`.
+        document: number of its document in the file, or None where the file marks none.
     """
 
     words: list[str]
     tags: list[str]
     text: str | None = None
     offsets: list[tuple[int, int]] | None = None
+    document: int | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns of a table mean what; of several names the first that is there.
+
+    Attributes:
+        names: label in the file -> the name it goes by. Where given, other labels are refused.
+        without: values of the label that say that there is none: such rows are passed over, or
+            answered where they need no label.
+        id: columns of the example's name.
+        form: what the file does not say itself.
+    """
+
+    text: tuple[str, ...] = ("text",)
+    pair: tuple[str, ...] = ()
+    label: tuple[str, ...] = ("label",)
+    names: Mapping[str, str] = field(default_factory=dict)
+    without: frozenset[str] = frozenset()
+    id: tuple[str, ...] = ("index", "id", "idx")
+    form: TableForm | None = None
+
+
+class Mistakes:
+    """Rows that cannot be used: their number, and the first three by name."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first: list[str] = []
+
+    def add(self, where: str, what: str) -> None:
+        self.count += 1
+        if len(self._first) < 3:
+            self._first.append(f"{where}: {what}")
+
+    def __str__(self) -> str:
+        more = f" (and {self.count - 3:,} more)" if self.count > 3 else ""
+        return "; ".join(self._first) + more
+
+    def refuse(self, advice: str) -> None:
+        """Raises UserError where there are any."""
+        if self.count:
+            raise UserError(f"{self}; {advice}")
 
 
 def read_table(
     path: Path,
     columns: Columns,
-    text: str = "text",
-    label: str = "label",
-    names: Mapping[str, str] | None = None,
+    layout: Layout = Layout(),
 ) -> list[TextExample]:
-    """Reads labelled texts.
-
-    Args:
-        text, label: the columns' names where the user gives none.
-        names: label in the file -> the name it goes by; others stay as they are.
+    """Reads texts with one label each.
 
     Raises:
-        UserError: whatever `read_rows` refuses; a missing column; an empty label; no rows.
+        UserError: whatever `read_records` refuses; a missing column; labels that are empty or
+            not of the task; no rows.
     """
+    layout = with_columns(layout, columns)
+    mistakes = Mistakes()
+    passed_over = Mistakes()
+    known = set(layout.names.values())
+
+    def label_of(row: Record) -> str | None:
+        value = gold(row, layout, columns)
+        if value is None:
+            return ""
+        if isinstance(value, (list, dict)):
+            mistakes.add(row.where, "the label is a list (--task multi-label takes lists)")
+            return ""
+        label = plain_text(value).strip() if value != "" else ""
+        if label in layout.without:
+            if columns.unlabeled:
+                return ""
+            passed_over.add(row.where, label)
+            return None
+        if not label and not columns.unlabeled:
+            mistakes.add(row.where, "the label is empty")
+        elif label and layout.names and label not in known and label not in layout.names:
+            among = ", ".join(f"{v} ({n})" if v != n else v for v, n in layout.names.items())
+            mistakes.add(row.where, f"the label '{label}' is none of {among}")
+        return layout.names.get(label, label)
+
     examples = []
-    text, label = columns.text or text, columns.label or label
-    for row in read_rows(path):
-        value = column(row, label, "--label").strip()
-        if not value:
-            raise UserError(f"{row.where}: the label is empty; give every example one")
-        examples.append(
-            TextExample(
-                text=column(row, text, "--text"),
-                pair=column(row, columns.pair, "--pair") if columns.pair else None,
-                label=names.get(value, value) if names else value,
-            )
+    for row, text, pair in text_rows(path, layout, columns):
+        label = label_of(row)
+        if label is not None:
+            examples.append(TextExample(text, pair, label, id=_id(row, layout)))
+    mistakes.refuse("give every example a label that fits")
+    if passed_over.count:
+        say(f"rows without an agreed label are passed over: {passed_over}")
+    return some(examples, path)
+
+
+def read_scores(
+    path: Path,
+    columns: Columns,
+    layout: Layout = Layout(),
+) -> list[TextExample]:
+    """Reads texts with a number each, which stays in `label` as it is written.
+
+    Raises:
+        UserError: as `read_table`; a score that is no finite number.
+    """
+    layout = with_columns(layout, columns)
+    mistakes = Mistakes()
+    examples = []
+    for row, text, pair in text_rows(path, layout, columns):
+        value = gold(row, layout, columns)
+        label = "" if value is None else plain_text(value).strip()
+        if columns.unlabeled and label in layout.without:
+            label = ""
+        if (label or not columns.unlabeled) and as_number(label) is None:
+            mistakes.add(row.where, f"the score '{label}' is not a finite number")
+        examples.append(TextExample(text, pair, label, id=_id(row, layout)))
+    mistakes.refuse("mend or leave out these rows")
+    return some(examples, path)
+
+
+def read_label_lists(
+    path: Path,
+    columns: Columns,
+    layout: Layout = Layout(),
+) -> list[TextExample]:
+    """Reads texts with any number of labels each: a list, or a cell divided by a delimiter.
+
+    Raises:
+        UserError: as `read_table`; labels that are neither a list nor text.
+    """
+    layout = with_columns(layout, columns)
+    mistakes = Mistakes()
+    examples = []
+    for row, text, pair in text_rows(path, layout, columns):
+        value = gold(row, layout, columns)
+        labels = None if value is None else label_list(value, columns.delimiter)
+        if labels is None and value is not None:
+            mistakes.add(row.where, f"{value!r} is no list of labels")
+        examples.append(TextExample(text, pair, labels=labels, id=_id(row, layout)))
+    mistakes.refuse("give a list, or labels in one cell and --label-delimiter")
+    return some(examples, path)
+
+
+def label_list(value: Any, delimiter: str | None) -> tuple[str, ...] | None:
+    """The labels of a cell in their order, each once; None where it holds no labels.
+
+    >>> label_list('["a", "b"]', None), label_list("a; b", ";"), label_list("", ";")
+    (('a', 'b'), ('a', 'b'), ())
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        if text.startswith("[") and text.endswith("]"):
+            try:
+                value = json.loads(text)
+            except ValueError:
+                return None
+        elif delimiter:
+            value = text.split(delimiter)
+        else:
+            value = [text]
+    if not isinstance(value, (list, tuple)) or not all(
+        isinstance(one, (str, int, float)) for one in value
+    ):
+        return None
+    stripped = (plain_text(one).strip() for one in value)
+    return tuple(dict.fromkeys(one for one in stripped if one))
+
+
+def as_number(text: str) -> float | None:
+    """The finite number that a text is, or None."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def text_rows(path: Path, layout: Layout, columns: Columns) -> list[tuple[Record, str, str | None]]:
+    """(row, text, second text or None) of each row of a table."""
+    rows = []
+    for row in read_records(path, layout.form):
+        text = text_value(row, layout.text, "--text")
+        pair = text_value(row, layout.pair, "--pair") if layout.pair else None
+        rows.append((row, text, pair))
+    return rows
+
+
+def value_of(row: Record, names: Sequence[str], option: str) -> Any:
+    """A row's value in the first column of these names that it has; an empty one is ""."""
+    for name in names:
+        if name in row:
+            return "" if row[name] is None else row[name]
+    raise no_column(row, row.where, names[0], option)
+
+
+def text_value(row: Record, names: Sequence[str], option: str) -> str:
+    """A row's text; UserError where it is a list or an object."""
+    value = value_of(row, names, option)
+    if isinstance(value, (list, dict)):
+        raise UserError(
+            f"{row.where}: no text but a {type(value).__name__} in the column; "
+            f"name another with {option}"
         )
+    return plain_text(value)
+
+
+def gold(row: Record, layout: Layout, columns: Columns) -> Any:
+    """The value of the label; None where it is not known and need not be."""
+    if columns.unlabeled and not any(name in row for name in layout.label):
+        return None
+    value = value_of(row, layout.label, "--label")
+    return None if value == "" and columns.unlabeled else value
+
+
+def with_columns(layout: Layout, columns: Columns) -> Layout:
+    """The layout with the columns that the user named."""
+    given: dict[str, Any] = {}
+    if columns.text:
+        given["text"] = (columns.text,)
+    if columns.pair:
+        given["pair"] = (columns.pair,)
+    if columns.label:
+        given["label"] = (columns.label,)
+    return replace(layout, **given)
+
+
+def some(examples: list[Any], path: Path) -> list[Any]:
+    """The examples; UserError where there are none."""
     if not examples:
         raise UserError(f"{path} has no examples; give a file with a header and rows")
     return examples
 
 
-def read_columns(path: Path, columns: Columns) -> list[WordsExample]:
-    """Reads tagged sentences; tags come out as IOB2 whichever scheme the file uses.
-
-    Raises:
-        UserError: broken UTF-8, a line without a tag, no sentences.
-    """
-    examples = []
-    words: list[str] = []
-    tags: list[str] = []
-
-    def finish() -> None:
-        if words:
-            examples.append(WordsExample(list(words), to_iob2(tags)))
-        words.clear()
-        tags.clear()
-
-    for number, line in read_lines(path):
-        if not line.strip(" \t"):
-            finish()
-        elif not line.startswith(DOCUMENT_START):
-            # only blanks and tabs divide: U+3000 and its kind may be a word of its own
-            fields = line.replace("\t", " ").rstrip(" ").split(" ")
-            if len(fields) < 2:
-                raise UserError(
-                    f"{path}, line {number}: a word without a tag; "
-                    "give a word and its tag on each line and a blank line after each sentence"
-                )
-            words.append(fields[0])
-            tags.append(fields[-1])
-    finish()
-    if not examples:
-        raise UserError(f"{path} has no sentences; give a word and its tag on each line")
-    return examples
+def _id(row: Record, layout: Layout) -> str:
+    return next((plain_text(row[name]) for name in layout.id if name in row), "")
 
 
 def find_file(task: Task, folder: Path, split: str) -> Path | None:
-    """The file of a split in a data folder, or None."""
-    for name in task.files[split]:
-        if (folder / name).is_file():
-            return folder / name
+    """The file of a split in a data folder, or the hub's name of it, or None."""
+    if is_hub(folder):
+        return hub_split(str(folder), split)
+    for name in task.files.get(split, ()):
+        found = sorted(folder.glob(name)) if "*" in name else [folder / name]
+        if len(found) > 1:
+            raise UserError(
+                f"{folder} has several {split} files ({', '.join(one.name for one in found)}); "
+                f"name one with --{split}"
+            )
+        if found and found[0].is_file():
+            return found[0]
     return None
 
 
@@ -129,7 +309,13 @@ def require_file(task: Task, folder: Path, split: str) -> Path:
     """The file of a split in a data folder, or a UserError that names what was looked for."""
     path = find_file(task, folder, split)
     if path is None:
+        if not task.files.get(split):
+            raise UserError(
+                f"{task.name} has no {split} file; its splits are {', '.join(task.files)}"
+            )
         there = "does not exist" if not folder.is_dir() else "has none of them"
+        if is_hub(folder):
+            there = f"has no {split} split"
         raise UserError(
             f"no {split} file for {task.name}: looked for {', '.join(task.files[split])} in "
             f"{folder}, which {there}"

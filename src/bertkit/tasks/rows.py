@@ -2,7 +2,8 @@
 
 Choices worth knowing:
 - TSV is read without quoting, as GLUE's files need: MRPC and others have unbalanced quotes.
-- CSV is read with quoting (RFC 4180), so a field may hold commas and line breaks.
+- CSV is read with quoting (RFC 4180), so a field may hold commas and line breaks. It may be divided
+  by semicolons, tabs or bars instead: what the header line has most of.
 - In JSONL a number or a truth value becomes its text, so labels may be written 0 or "0".
 - A BOM at the beginning is dropped; blank lines are passed over.
 """
@@ -11,16 +12,23 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from bertkit.errors import UserError
+from bertkit.progress import say
 from bertkit.text.documents import JSONL_SUFFIXES, broken_utf8
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv"}) | JSONL_SUFFIXES
+
+
+DELIMITERS = ",;\t|"
 
 
 class Row(dict[str, str]):
@@ -29,25 +37,49 @@ class Row(dict[str, str]):
     where: str
 
 
-def read_rows(path: Path, stream: BinaryIO | None = None) -> Iterator[Row]:
+@dataclass(frozen=True)
+class TableForm:
+    """What a file of a known data set does not say itself.
+
+    Attributes:
+        suffix: what a name that does not end in one of TABLE_SUFFIXES stands for.
+        header: names of the columns, for files that have none.
+        marks: names of which a first line that is a header has at least one.
+        skip_broken: pass over lines with another number of columns (and say how many), as the
+            data set's makers do.
+    """
+
+    suffix: str = ""
+    header: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    skip_broken: bool = False
+
+
+def read_rows(
+    path: Path, stream: BinaryIO | None = None, form: TableForm | None = None
+) -> Iterator[Row]:
     """Yields the rows of a file; the ending of its name says what it is.
 
     Args:
         path: `.csv`, `.tsv`, `.jsonl` (or another spelling of it).
         stream: read this instead; `path` then only names it.
+        form: of a known data set's file.
 
     Raises:
         UserError: no such file, another ending, broken UTF-8, bad JSON or a row whose number of
             columns is not the header's.
     """
+    form = form or TableForm()
     suffix = path.suffix.lower()
+    if suffix not in TABLE_SUFFIXES and form.suffix:
+        suffix = form.suffix
     if suffix in JSONL_SUFFIXES:
         yield from _json_rows(path, stream)
     elif suffix == ".tsv":
         lines = ((number, line.split("\t")) for number, line in read_lines(path, stream) if line)
-        yield from _table(path, lines)
+        yield from _table(path, lines, form)
     elif suffix == ".csv":
-        yield from _table(path, _csv_lines(path, stream))
+        yield from _table(path, _csv_lines(path, stream), form)
     else:
         raise UserError(
             f"{path} does not end in .tsv, .csv or .jsonl, so its columns are unknown; rename it"
@@ -86,16 +118,30 @@ def _opened(path: Path, stream: BinaryIO | None) -> AbstractContextManager[Binar
 def column(row: Row, name: str, option: str) -> str:
     """A row's column; `option` is the option that names it, for the message."""
     if name not in row:
-        raise UserError(
-            f"{row.where}: no column '{name}' (there are: {', '.join(row) or 'none'}); "
-            f"name the right one with {option}"
-        )
+        raise no_column(row, row.where, name, option)
     return row[name]
+
+
+def no_column(names: Iterable[str], where: str, wanted: str, option: str) -> UserError:
+    """The error of a column that is not there; tells when the table seems divided otherwise."""
+    there = list(names)
+    hint = f"name the right one with {option}"
+    if len(there) == 1:
+        other = [char for char in DELIMITERS if char in there[0]]
+        if other:
+            hint = f"it looks divided by {other[0]!r}: rename it to .csv, or save it with tabs"
+    return UserError(
+        f"{where}: no column '{wanted}' (there are: {', '.join(there) or 'none'}); {hint}"
+    )
 
 
 def _csv_lines(path: Path, stream: BinaryIO | None) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(sys.maxsize)
-    reader = csv.reader((line + "\n" for _, line in read_lines(path, stream)), strict=True)
+    lines = (line + "\n" for _, line in read_lines(path, stream))
+    first = next(lines, "")
+    unquoted = re.sub('"[^"]*"', "", first)
+    delimiter = max(DELIMITERS, key=unquoted.count)  # of equals the first, the comma
+    reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
     try:
         for fields in reader:
             if fields:
@@ -106,23 +152,47 @@ def _csv_lines(path: Path, stream: BinaryIO | None) -> Iterator[tuple[int, list[
         ) from None
 
 
-def _table(path: Path, lines: Iterator[tuple[int, list[str]]]) -> Iterator[Row]:
+def _table(path: Path, lines: Iterator[tuple[int, list[str]]], form: TableForm) -> Iterator[Row]:
     header: list[str] | None = None
+    broken: list[tuple[int, int]] = []
     for number, fields in lines:
         if header is None:
             header = fields
-            continue
+            if not form.header or set(form.marks) & set(fields):
+                continue
+            header = list(form.header)
         if len(fields) != len(header):
-            raise UserError(
-                f"{path}, line {number}: {len(fields)} columns where the header names "
-                f"{len(header)}; mend the line"
-            )
+            broken.append((number, len(fields)))
+            if form.skip_broken:
+                continue
+            rest = ((n, len(f)) for n, f in lines if len(f) != len(header))
+            raise UserError(f"{path}, {_broken(broken + list(rest), len(header))}; mend them")
         row = Row(zip(header, fields, strict=True))
         row.where = f"{path}, line {number}"
         yield row
+    if broken and header:
+        say(f"{path}, {_broken(broken, len(header))}: passed over")
+
+
+def _broken(lines: Sequence[tuple[int, int]], columns: int) -> str:
+    """A message of lines that have another number of columns: the first three and a count."""
+    number, found = lines[0]
+    more = ", ".join(f"line {n}: {count}" for n, count in lines[1:3])
+    count = f" ({more}; {len(lines):,} such lines)" if more else ""
+    return f"line {number}: {found} columns where the header names {columns}{count}"
 
 
 def _json_rows(path: Path, stream: BinaryIO | None) -> Iterator[Row]:
+    for where, record in json_objects(path, stream):
+        row = Row({name: plain_text(value) for name, value in record.items() if _is_plain(value)})
+        row.where = where
+        yield row
+
+
+def json_objects(
+    path: Path, stream: BinaryIO | None = None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields (where, object) of each line of a JSONL file."""
     for number, line in read_lines(path, stream):
         if not line.strip():
             continue
@@ -133,16 +203,15 @@ def _json_rows(path: Path, stream: BinaryIO | None) -> Iterator[Row]:
             raise UserError(f"{where}: not JSON ({error}); JSONL has one object a line") from None
         if not isinstance(record, dict):
             raise UserError(f"{where}: not a JSON object; JSONL has one object a line")
-        row = Row({name: _text(value) for name, value in record.items() if _is_plain(value)})
-        row.where = where
-        yield row
+        yield where, record
 
 
 def _is_plain(value: object) -> bool:
     return isinstance(value, (str, int, float, bool))
 
 
-def _text(value: object) -> str:
+def plain_text(value: object) -> str:
+    """A string as it is; a number or a truth value as JSON writes it."""
     text = value if isinstance(value, str) else json.dumps(value)
     # half a surrogate pair ("\ud800") is no character: it could be neither tokenized nor printed
     return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text

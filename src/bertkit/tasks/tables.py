@@ -7,21 +7,40 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+NAMES = {
+    "f1": "F1",
+    "macro_f1": "macro F1",
+    "micro_f1": "micro F1",
+    "exact_match": "exact match",
+    "matthews": "Matthews",
+    "pearson": "Pearson",
+    "spearman": "Spearman",
+    "rmse": "RMSE",
+}
+"""Metrics as they are written for people."""
+
 
 def metrics_line(metrics: dict[str, float]) -> str:
-    """Metrics in per cent, in one line: "accuracy 92.3 %, macro F1 91.8 %"."""
-    names = {"f1": "F1", "macro_f1": "macro F1"}
-    return ", ".join(f"{names.get(n, n)} {100 * value:.2f} %" for n, value in metrics.items())
+    """Metrics in one line, shares in per cent: "accuracy 92.30 %, Matthews 0.5612"."""
+    plain = ("matthews", "pearson", "spearman", "rmse", "best_exact_thresh", "best_f1_thresh")
+    return ", ".join(
+        f"{NAMES.get(name, name.replace('_', ' '))} "
+        + (f"{value:.4f}" if name.split("-")[0] in plain else f"{100 * value:.2f} %")
+        for name, value in metrics.items()
+    )
 
 
 def scores_table(table: list[dict[str, Any]]) -> str:
-    """One line a label, per cent, aligned for a terminal."""
+    """One line a label, per cent, aligned for a terminal: its name, its scores, its count."""
     width = max([len("label"), *(len(row["label"]) for row in table)])
-    lines = [f"{'label':<{width}}  precision  recall      F1   count"]
+    names = [name for name in table[0] if name not in ("label", "count")] if table else []
+    heads = {name: "F1" if name == "f1" else name for name in names}
+    widths = {name: max(6, len(heads[name])) for name in names}
+    titles = "".join(f"  {heads[name]:>{widths[name]}}" for name in names)
+    lines = [f"{'label':<{width}}{titles}   count"]
     for row in table:
-        precision, recall, f1 = (100 * row[name] for name in ("precision", "recall", "f1"))
-        name, count = row["label"], row["count"]
-        lines.append(f"{name:<{width}}  {precision:9.2f}  {recall:6.2f}  {f1:6.2f}  {count:6d}")
+        scores = "".join(f"  {100 * row[name]:{widths[name]}.2f}" for name in names)
+        lines.append(f"{row['label']:<{width}}{scores}  {row['count']:6d}")
     return "\n".join(lines)
 
 

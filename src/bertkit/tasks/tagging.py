@@ -16,21 +16,25 @@ counted.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
 
-from bertkit.tasks.metrics import OUTSIDE, chunks, entity_scores, split_tag
-from bertkit.tasks.readers import WordsExample, read_columns, split_files
-from bertkit.tasks.task import Features, FeatureSet, Scores, Task
+from bertkit.errors import UserError
+from bertkit.tasks.labelling import LabelObjective, collate, probabilities
+from bertkit.tasks.metrics import OUTSIDE, chunks, entity_scores, split_tag, tag_scores
+from bertkit.tasks.readers import WordsExample, split_files
+from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
+from bertkit.tasks.windows import OVERLAP
+from bertkit.tasks.word_readers import read_pos, read_tagged
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
-
-OVERLAP = 4
-"""Windows of a long sentence share this part of their length: one quarter."""
 
 
 @dataclass(frozen=True)
@@ -71,32 +75,79 @@ def features(
     examples: Sequence[WordsExample],
     tokenizer: Tokenizer,
     labels: Sequence[str] | None,
-    sequence_length: int,
+    options: TaskOptions,
 ) -> FeatureSet:
-    """One sequence for a sentence that fits, overlapping windows for another."""
-    result = FeatureSet()
-    room = sequence_length - 2
+    """One sequence for a sentence that fits, overlapping windows for another.
+
+    With `options.document_context` the sequence of a sentence that fits is filled up with the
+    text of its document before and after it, in equal parts where there is enough of both; only
+    the sentence's own words are asked.
+    """
+    made: list[Features] = []
+    unseen_words = 0
+    room = options.sequence_length - 2
     number_of = {label: number for number, label in enumerate(labels or [])}
     seen: dict[str, list[int]] = {}
-    for number, example in enumerate(examples):
+    pieces_of: list[list[list[int]]] = []
+    for example in examples:
         pieces: list[list[int]] = []
         for text in example.words:
             if text not in seen:
                 seen[text] = tokenizer.token_ids(text)
             pieces.append(seen[text][:room])
-        result.unseen_words += sum(not piece for piece in pieces)
+        unseen_words += sum(not piece for piece in pieces)
+        pieces_of.append(pieces)
+    around: list[tuple[list[int], list[int]]] = [([], [])] * len(examples)
+    if options.document_context:
+        documents = [example.document for example in examples]
+        if labels is not None and all(document is None for document in documents):
+            raise UserError(
+                "the data mark no documents (lines that begin with -DOCSTART-); "
+                "leave --document-context out"
+            )
+        around = contexts(documents, pieces_of, room)
+    for number, (example, pieces) in enumerate(zip(examples, pieces_of, strict=True)):
+        before, after = around[number]
         for first, last, asked in windows([len(piece) for piece in pieces], room):
-            ids = [tokenizer.cls_id]
+            ids = [tokenizer.cls_id, *before]
             positions = {}
             for word in range(first, last):
                 positions[word] = len(ids)
                 ids += pieces[word]
-            ids.append(tokenizer.sep_id)
+            ids += [*after, tokenizer.sep_id]
             targets = [number_of[example.tags[word]] for word in asked] if labels else []
-            result.features.append(
+            made.append(
                 Features(number, ids, [0] * len(ids), [positions[w] for w in asked], asked, targets)
             )
-    return result
+    return FeatureSet(made, [len(one.ids) for one in made], unseen_words=unseen_words)
+
+
+def contexts(
+    documents: Sequence[int | None], pieces_of: Sequence[Sequence[Sequence[int]]], room: int
+) -> list[tuple[list[int], list[int]]]:
+    """The tokens of its document that stand before and after each sentence, as many as fit.
+
+    Args:
+        documents: [sentences] number of each one's document; None has no context.
+        pieces_of: [sentences][words][tokens].
+        room: tokens of a sequence without [CLS] and [SEP].
+    """
+    flat = [[token for piece in pieces for token in piece] for pieces in pieces_of]
+    found: list[tuple[list[int], list[int]]] = []
+    for _, group in groupby(range(len(documents)), key=lambda number: documents[number]):
+        numbers = list(group)
+        text = [token for number in numbers for token in flat[number]]
+        start = 0
+        for number in numbers:
+            end = start + len(flat[number])
+            spare = max(room - len(flat[number]), 0)
+            if documents[number] is None:
+                spare = 0
+            after = min(len(text) - end, spare - min(start, spare // 2))
+            before = min(start, spare - after)
+            found.append((text[start - before : start], text[end : end + after]))
+            start = end
+    return found
 
 
 def windows(lengths: Sequence[int], room: int) -> list[tuple[int, int, list[int]]]:
@@ -151,21 +202,34 @@ def logits(model: nn.Module, batch: Batch) -> Tensor:
 def decode(
     examples: Sequence[WordsExample],
     asked: Sequence[Features],
-    probabilities: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
     labels: Sequence[str],
+    options: TaskOptions,
 ) -> list[TagPrediction]:
-    """The most probable tag of each word; `probabilities` are [words asked, labels] each."""
-    tags = [[OUTSIDE] * len(example.words) for example in examples]
-    certain = [[0.0] * len(example.words) for example in examples]
-    for one, rows in zip(asked, probabilities, strict=True):
-        best = rows.argmax(axis=1)
-        for word, label, probability in zip(one.words, best, rows.max(axis=1), strict=True):
-            tags[one.example][word] = labels[label]
-            certain[one.example][word] = float(probability)
+    """The most probable tag of each word; `outputs` are probabilities [words asked, labels]."""
+    tags, certain = best_tags(examples, asked, outputs, labels)
     return [
         TagPrediction(example.words, t, c, find_entities(example, t, c))
         for example, t, c in zip(examples, tags, certain, strict=True)
     ]
+
+
+def best_tags(
+    examples: Sequence[WordsExample],
+    asked: Sequence[Features],
+    outputs: Sequence[np.ndarray],
+    labels: Sequence[str],
+    missing: str = OUTSIDE,
+) -> tuple[list[list[str]], list[list[float]]]:
+    """The most probable tag of each word and its probability; `missing` where none was asked."""
+    tags = [[missing] * len(example.words) for example in examples]
+    certain = [[0.0] * len(example.words) for example in examples]
+    for one, rows in zip(asked, outputs, strict=True):
+        best = rows.argmax(axis=1)
+        for word, label, probability in zip(one.words, best, rows.max(axis=1), strict=True):
+            tags[one.example][word] = labels[label]
+            certain[one.example][word] = float(probability)
+    return tags, certain
 
 
 def find_entities(
@@ -214,17 +278,65 @@ def record(example: WordsExample, prediction: TagPrediction) -> dict[str, Any]:
     return line
 
 
+def texts(example: WordsExample) -> tuple[str, ...]:
+    """The words."""
+    return tuple(example.words)
+
+
+def counts(examples: Sequence[WordsExample]) -> dict[str, int]:
+    """Entities of each type, or words of each bare tag."""
+    found = Counter(chunk.label for example in examples for chunk in chunks(example.tags))
+    return dict(sorted(found.items()))
+
+
+ENDINGS = ("txt", "conll", "bio", "tsv", "conllu", "jsonl", "json", "parquet")
+
+
+def blind(examples: Sequence[WordsExample], labels: Sequence[str]) -> list[list[TagPrediction]]:
+    """Each tag on all words."""
+    return [
+        [TagPrediction(e.words, [label] * len(e.words), [], []) for e in examples]
+        for label in labels
+    ]
+
+
 TAGGING = Task(
     name="tagging",
-    summary="a tag for each word; your own files in CoNLL columns",
-    files=split_files(("{split}.txt", "{split}.conll", "{split}.bio", "{split}.tsv")),
-    read=read_columns,
+    summary="a tag for each word, from your own CoNLL columns or lists",
+    files=split_files(tuple("{split}." + ending for ending in ENDINGS)),
+    read=read_tagged,
     labels=label_names,
     features=features,
+    collate=collate,
     head="tagging",
-    logits=logits,
+    feature_head="bilstm-tagging",
+    objective=LabelObjective(logits),
+    outputs=partial(probabilities, logits),
     decode=decode,
     unknown=unknown,
     metric=metric,
     record=record,
+    texts=texts,
+    counts=counts,
+    is_labelled=lambda example: bool(example.tags),
+    main="f1",
+    blind=blind,
+    least_labels=1,
+)
+
+PARTS_OF_SPEECH = replace(
+    TAGGING,
+    name="pos",
+    summary="parts of speech: Universal Dependencies, word/tag pairs, or columns",
+    files={
+        "train": ("*-ud-train.conllu", "train.txt", "train.conllu", "199801.txt"),
+        "dev": ("*-ud-dev.conllu", "dev.txt", "dev.conllu"),
+        "test": ("*-ud-test.conllu", "test.txt", "test.conllu"),
+    },
+    read=read_pos,
+    metric=lambda examples, predictions: tag_scores(
+        [e.tags for e in examples], [p.tags for p in predictions]
+    ),
+    main="accuracy",
+    least_labels=2,
 )

@@ -1,13 +1,16 @@
-"""What a task is: six small parts, and the examples and predictions that pass between them.
+"""What a task is: small parts with names, and what passes between them.
 
-    file ──read──▶ examples ──features──▶ sequences ──head──▶ probabilities ──decode──▶ predictions
-                       └──────────────────── metric ◀───────────────────────────────────────┤
-                                                                    JSONL ◀──record─────────┘
+    file ──read──▶ examples ──features──▶ units ──collate──▶ batch ──objective──▶ loss
+                       │                    └────▶ batch ──outputs──▶ decode ──▶ predictions
+                       └──────────────────── metric ◀────────────────────────────────┤
+                                                                  JSONL ◀──record────┘
 
-An entry of the registry names the six parts; two families fill them, classification
-(`classification.py`) and tagging (`tagging.py`). Both ask the encoder for answers at certain
-positions of a sequence, classification at [CLS] and tagging at the first sub-token of each word
-(paper, sections 4.1 and 5.3), so both train on the same cross-entropy.
+An entry of the registry names the parts. The family of the entry (classification, tagging, ...)
+decides by itself what it trains on, what its loss is and what the model's output means; training
+(`finetune.py`), batches (`batches.py`) and answers (`answers.py`) know none of it.
+
+A unit is what stays whole in a micro-batch: most often one sequence (`Features`), but it may be
+several, as the choices of one question. An example may make several units (windows), or none.
 """
 
 from __future__ import annotations
@@ -18,24 +21,64 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
+from bertkit.tasks.config import Long, WindowMean
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
+from bertkit.training.objective import Objective
+
+Merge = Callable[[np.ndarray, WindowMean], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns that the user gave; None means the task's own."""
+    """Names of the columns that the user gave; None means the task's own.
+
+    Attributes:
+        unlabeled: whether a file without labels may be read, to be answered and not scored.
+        delimiter: of the labels in one cell, for multi-label classification.
+        choices: columns of the choices, or the one column that holds a list of them.
+    """
 
     text: str | None = None
     pair: str | None = None
     label: str | None = None
+    unlabeled: bool = False
+    delimiter: str | None = None
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """What the user may say about how examples become units and outputs become predictions.
+
+    Attributes:
+        sequence_length: tokens of the longest sequence, specials included.
+        workers: processes that may make features.
+        long: "windows" reads an example that is too long in several units, where its family can.
+        window_mean: what `Task.merge` averages.
+        document_context: tagging: fill a sentence's sequence with the text around it.
+        doc_stride, doc_overlap, question_tokens: question answering, see
+            `question_windows.Windowing`; without either of the first two the stride is 128.
+        answer_tokens, n_best: question answering, see `spans.decode_answers`.
+    """
+
+    sequence_length: int
+    workers: int = 1
+    long: Long = "cut"
+    window_mean: WindowMean = "probabilities"
+    document_context: bool = False
+    doc_stride: int | None = None
+    doc_overlap: int | None = None
+    question_tokens: int = 64
+    answer_tokens: int = 30
+    n_best: int = 20
 
 
 @dataclass(frozen=True)
 class Features:
-    """One sequence for the encoder, and where in it an answer is wanted.
+    """A unit of one sequence, and where in it an answer is wanted.
 
     Attributes:
         example: the example's number.
@@ -55,16 +98,22 @@ class Features:
 
 @dataclass
 class FeatureSet:
-    """The features of many examples.
+    """The units of many examples.
 
     Attributes:
+        features: the units, which have at least `example`, the example's number. Any sequence
+            that makes the units when they are asked for will do.
+        lengths: [units] tokens of each, over all its sequences.
         truncated: examples that lost tokens to the sequence length.
         unseen_words: words that became no token (control characters), so got no answer.
+        notes: what else the user should know before training, a line each.
     """
 
-    features: list[Features] = field(default_factory=list)
+    features: Sequence[Any]
+    lengths: Sequence[int]
     truncated: int = 0
     unseen_words: int = 0
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -77,21 +126,46 @@ class Scores:
 
 @dataclass(frozen=True)
 class Task:
-    """One entry of the registry; `Any` stands for the family's own example and prediction.
+    """One entry of the registry; `Any` stands for the family's own example, unit and prediction.
 
     Attributes:
         name, summary: for the command line and its messages.
         files: split -> file names looked for in the folder of `--data`, in this order.
         read: (path, columns) -> examples, with their labels.
-        labels: examples -> the label names in the head's order.
-        features: (examples, tokenizer, labels, sequence length) -> sequences. With labels None,
-            no targets are made.
+        labels: examples -> the names of what the head's outputs mean, in their order.
+        features: (examples, tokenizer, labels, options) -> units. With labels None, no targets
+            are made.
+        collate: units -> one micro-batch of them, with targets where the units have them.
         head: name of the model's head.
-        logits: (model, batch) -> [answers, labels].
-        decode: (examples, features, probabilities of each, labels) -> predictions.
+        objective: the loss of a micro-batch, summed and counted (see `training/loop.py`).
+        outputs: (model, batch, its units) -> what the model says of each unit, in order, as
+            arrays off the device.
+        decode: (examples, units, outputs of each, labels, options) -> a prediction an example.
         unknown: (examples, labels) -> what the examples are labelled with and the model lacks.
         metric: (examples, predictions) -> scores.
         record: (example, prediction) -> one line of the prediction file.
+        texts: example -> the texts it asks about; equal texts make a duplicate.
+        counts: examples -> how many there are of each label, for the report before training.
+        main: the metric that says which of two models is better.
+        merge: outputs of an example's windows -> one output, where the family makes windows of
+            what is too long when `TaskOptions.long` says so; they are an array with a row for
+            each window.
+        feature_head: name of the head on frozen features, where the family has one.
+        blind: (examples, labels) -> the predictions of each way to answer all examples alike; a
+            model that scores no better has learned nothing. None where such answers score 0.
+        least_labels: fewer kinds of labels in `counts` mean that there is nothing to learn.
+        start: (model, training examples, whether the head is fresh) sets what the family wants of
+            a model before training.
+        is_labelled: example -> whether it says what is right.
+        from_input: (input, tokenizer) -> an example without labels, where the task takes other
+            inputs than texts, pairs of them and words (see `inference/load.py`).
+        submission: (examples, predictions, split) -> file name -> content, as the data set's
+            makers want predictions; None where they ask for none.
+        calibrate: (model, dev examples, predictions) -> the predictions as the model decides
+            from now on, having set in it what is chosen on dev; None where nothing is.
+        sequence_length: tokens where the user says nothing.
+        micro_batch_tokens: tokens computed at once in training on a CPU, where the user does not
+            say how many sequences; None: the whole step.
     """
 
     name: str
@@ -99,12 +173,28 @@ class Task:
     files: dict[str, tuple[str, ...]]
     read: Callable[[Path, Columns], list[Any]]
     labels: Callable[[Sequence[Any]], list[str]]
-    features: Callable[[Sequence[Any], Tokenizer, Sequence[str] | None, int], FeatureSet]
+    features: Callable[[Sequence[Any], Tokenizer, Sequence[str] | None, TaskOptions], FeatureSet]
+    collate: Callable[[Sequence[Any]], Batch]
     head: str
-    logits: Callable[[nn.Module, Batch], Tensor]
+    objective: Objective
+    outputs: Callable[[nn.Module, Batch, Sequence[Any]], list[Any]]
     decode: Callable[
-        [Sequence[Any], Sequence[Features], Sequence[np.ndarray], Sequence[str]], list[Any]
+        [Sequence[Any], Sequence[Any], Sequence[Any], Sequence[str], TaskOptions], list[Any]
     ]
     unknown: Callable[[Sequence[Any], Sequence[str]], list[str]]
     metric: Callable[[Sequence[Any], Sequence[Any]], Scores]
     record: Callable[[Any, Any], dict[str, Any]]
+    texts: Callable[[Any], tuple[str, ...]]
+    counts: Callable[[Sequence[Any]], dict[str, int]]
+    main: str
+    merge: Merge | None = None
+    feature_head: str | None = None
+    blind: Callable[[Sequence[Any], Sequence[str]], list[list[Any]]] | None = None
+    least_labels: int = 2
+    start: Callable[[nn.Module, Sequence[Any], bool], None] | None = None
+    is_labelled: Callable[[Any], bool] = lambda example: True
+    from_input: Callable[[Any, Tokenizer], Any] | None = None
+    submission: Callable[[Sequence[Any], Sequence[Any], str], dict[str, str]] | None = None
+    calibrate: Callable[[nn.Module, Sequence[Any], Sequence[Any]], list[Any]] | None = None
+    sequence_length: int = 128
+    micro_batch_tokens: int | None = None

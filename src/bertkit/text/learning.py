@@ -21,7 +21,7 @@ from bertkit.errors import UserError
 from bertkit.progress import Progress
 from bertkit.text.characters import category
 from bertkit.text.merges import Criterion, Merger
-from bertkit.text.tokenizer import PAD, SPECIAL_TOKENS
+from bertkit.text.tokenizer_files import PAD, SPECIAL_TOKENS
 from bertkit.text.wordpiece import PREFIX, WORD_LIMIT
 
 UNUSED_AFTER_PAD = 99

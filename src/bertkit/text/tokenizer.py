@@ -17,9 +17,7 @@ Choices worth knowing:
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -27,8 +25,15 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.errors import UserError
-from bertkit.files import writing
 from bertkit.text.characters import without_splitting_controls
+from bertkit.text.tokenizer_files import (
+    SPECIAL_TOKENS,
+    StoredTokenizer,
+    check_vocabulary,
+    load_vocabulary,
+    read_directory,
+    write_directory,
+)
 from bertkit.text.wordpiece import (
     CHUNK,
     WORD_LIMIT,
@@ -38,8 +43,6 @@ from bertkit.text.wordpiece import (
     unchanged_words,
     words,
 )
-
-PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 CACHE_ENTRIES = 1 << 18
 """Chunks that are remembered; when there are more, all are forgotten and remembered anew."""
@@ -152,7 +155,7 @@ class Tokenizer:
         special_tokens: bool = False,
     ) -> None:
         self.vocabulary = list(vocabulary)
-        _check_vocabulary(self.vocabulary, "the vocabulary")
+        check_vocabulary(self.vocabulary, "the vocabulary")
         if word_limit < 1:
             raise UserError(
                 f"the word limit is {word_limit}; give the longest word to cut into pieces, "
@@ -293,7 +296,7 @@ class Tokenizer:
         """Reads a tokenizer.
 
         Args:
-            path: a directory with vocab.txt and tokenizer_config.json (or tokenizer.json), or a
+            path: a directory with vocab.txt or tokenizer.json (see `tokenizer_files`), or a
                 vocab.txt alone.
             lower_case: needed where casing is not stored; elsewhere it must agree.
             word_limit: instead of the stored one (the release's 200 where none is).
@@ -318,25 +321,22 @@ class Tokenizer:
                 WORD_LIMIT if word_limit is None else word_limit,
                 bool(special_tokens),
             )
-        if not (place / "vocab.txt").is_file():
-            raise UserError(f"{place} has no vocab.txt; give the directory of a BERT tokenizer")
-        stored, stored_limit, stored_special = _stored_settings(place)
-        if stored is None and lower_case is None:
+        stored = read_directory(place)
+        if stored.lower_case is None and lower_case is None:
             raise UserError(
                 f"{place} does not tell whether its vocabulary is lower-cased; pass "
                 "lower_case=True (uncased) or False (cased)"
             )
-        if None not in (stored, lower_case) and stored != lower_case:
+        if None not in (stored.lower_case, lower_case) and stored.lower_case != lower_case:
             raise UserError(
-                f"{place} is stored as {'lower-cased' if stored else 'cased'}, but "
+                f"{place} is stored as {'lower-cased' if stored.lower_case else 'cased'}, but "
                 f"lower_case={lower_case} was given; leave it out"
             )
-        casing = lower_case if stored is None else stored
         return cls(
-            load_vocabulary(place / "vocab.txt"),
-            bool(casing),
-            stored_limit if word_limit is None else word_limit,
-            stored_special if special_tokens is None else special_tokens,
+            stored.vocabulary,
+            bool(lower_case if stored.lower_case is None else stored.lower_case),
+            stored.word_limit if word_limit is None else word_limit,
+            stored.special_tokens if special_tokens is None else special_tokens,
         )
 
     def save(self, directory: str | Path, max_length: int = 512) -> None:
@@ -346,51 +346,10 @@ class Tokenizer:
             directory: an existing directory; other files in it stay.
             max_length: most tokens the model takes, stored for other software.
         """
-        place = Path(directory)
-        config = {
-            "tokenizer_class": "BertTokenizer",
-            "do_lower_case": self.lower_case,
-            "strip_accents": None,
-            "tokenize_chinese_chars": True,
-            "max_input_chars_per_word": self.word_limit,
-            "special_tokens_in_text": self.special_tokens,
-            "model_max_length": max_length,
-        }
-        names = {
-            "pad_token": PAD,
-            "unk_token": UNK,
-            "cls_token": CLS,
-            "sep_token": SEP,
-            "mask_token": MASK,
-        }
-        _write(place / "vocab.txt", "".join(f"{entry}\n" for entry in self.vocabulary))
-        _write(place / "special_tokens_map.json", _json(names))
-        _write(place / "tokenizer.json", self._hugging_face_json() + "\n")
-        _write(place / "tokenizer_config.json", _json(config | names))
-
-    def _hugging_face_json(self) -> str:
-        """tokenizer.json: the `tokenizers` library's BERT, which agrees on natural text."""
-        import tokenizers
-        from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
-
-        entries = {entry: number for number, entry in enumerate(self.vocabulary)}
-        model = models.WordPiece(entries, unk_token=UNK, max_input_chars_per_word=self.word_limit)
-        twin = tokenizers.Tokenizer(model)
-        twin.normalizer = normalizers.BertNormalizer(
-            clean_text=True,
-            handle_chinese_chars=True,
-            strip_accents=None,
-            lowercase=self.lower_case,
+        stored = StoredTokenizer(
+            self.vocabulary, self.lower_case, self.word_limit, self.special_tokens
         )
-        twin.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        twin.post_processor = processors.TemplateProcessing(
-            single=f"{CLS}:0 $A:0 {SEP}:0",
-            pair=f"{CLS}:0 $A:0 {SEP}:0 $B:1 {SEP}:1",
-            special_tokens=[(CLS, self.cls_id), (SEP, self.sep_id)],
-        )
-        twin.decoder = decoders.WordPiece(prefix="##")
-        twin.add_special_tokens(list(SPECIAL_TOKENS))
-        return twin.to_str(pretty=True)
+        write_directory(Path(directory), stored, max_length)
 
 
 def truncated_lengths(first: int, second: int, budget: int) -> tuple[int, int]:
@@ -407,95 +366,5 @@ def truncated_lengths(first: int, second: int, budget: int) -> tuple[int, int]:
     return budget - budget // 2, budget // 2
 
 
-def load_vocabulary(path: str | Path) -> list[str]:
-    """Reads a vocab.txt: UTF-8, one entry a line, its id the line's number from 0.
-
-    White space around an entry is stripped, as the reference release does.
-
-    Raises:
-        UserError: the file cannot be read, is not UTF-8, has an entry twice, or lacks one of the
-            five special tokens.
-    """
-    try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; check the path") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 at byte {error.start}; convert it") from error
-    # Only "\n" ends a line: an entry may be another of the line ends that `splitlines` knows.
-    lines = text.removesuffix("\n").split("\n") if text else []
-    vocabulary = [line.strip() for line in lines]
-    _check_vocabulary(vocabulary, str(path))
-    return vocabulary
-
-
-def _check_vocabulary(vocabulary: list[str], where: str) -> None:
-    known = set(vocabulary)
-    missing = [token for token in SPECIAL_TOKENS if token not in known]
-    if missing:
-        raise UserError(
-            f"{where} has no {', '.join(missing)}; a BERT vocabulary needs all of "
-            f"{' '.join(SPECIAL_TOKENS)}"
-        )
-    if len(known) < len(vocabulary):
-        entry, count = Counter(vocabulary).most_common(1)[0]
-        ids = [str(number) for number, other in enumerate(vocabulary) if other == entry][:5]
-        name = repr(entry) if entry else "an empty line"
-        raise UserError(
-            f"{where} has {name} {count} times (ids {', '.join(ids)}); leave each entry once"
-        )
-
-
-def _stored_settings(directory: Path) -> tuple[bool | None, int, bool]:
-    """What a tokenizer's directory tells: casing or None, word limit, special tokens in text."""
-    config = _read_json(directory / "tokenizer_config.json")
-    normalizer = _read_json(directory / "tokenizer.json").get("normalizer") or {}
-    if normalizer.get("type") != "BertNormalizer":
-        normalizer = {}
-    casing, accents = config.get("do_lower_case"), config.get("strip_accents")
-    if casing is None:
-        casing = normalizer.get("lowercase")
-    if accents is None:
-        accents = normalizer.get("strip_accents")
-    if casing is not None and accents is not None and bool(accents) != bool(casing):
-        raise UserError(
-            f"{directory} sets strip_accents={accents} with do_lower_case={casing}; BERT strips "
-            "accents exactly when it lower-cases, and nothing else is supported"
-        )
-    if config.get("tokenize_chinese_chars", True) is False:
-        raise UserError(
-            f"{directory} sets tokenize_chinese_chars=false; BERT always sets CJK characters apart"
-        )
-    limit = config.get("max_input_chars_per_word", WORD_LIMIT)
-    if not isinstance(limit, int):
-        raise UserError(f"{directory} sets max_input_chars_per_word={limit!r}; give a whole number")
-    special = bool(config.get("special_tokens_in_text", False))
-    return casing if casing is None else bool(casing), limit, special
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file; empty where there is no such file."""
-    try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; check the file") from error
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON: {error}; write it again or remove it") from error
-    if not isinstance(value, dict):
-        raise UserError(f"{path} is not a JSON object; write it again or remove it")
-    return value
-
-
 def _spans(pieces: Pieces, count: int) -> Iterable[tuple[int, int]]:
     return zip(pieces.starts[:count], pieces.ends[:count], strict=True)
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    with writing(path) as partial:
-        partial.write_text(text, encoding="utf-8", newline="\n")

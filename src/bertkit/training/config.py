@@ -22,6 +22,8 @@ class TrainOptions:
         decay: the share of the steps, the last ones, in which "wsd" falls.
         reference_warmup: the reference's warm-up, with its jump at the end; see `schedule.py`.
         optimizer: see `optimizer.py`.
+        layer_decay: the rate of each layer as a share of that of the layer above; see
+            `rate_share` in `optimizer.py`.
         clip_norm: the gradient's global L2 norm is scaled down to this; 0 leaves it alone.
         log_steps: steps from one line of the log to the next.
         evaluate_steps: steps from one evaluation to the next; 0 evaluates at the end only.
@@ -45,6 +47,7 @@ class TrainOptions:
     reference_warmup: bool = False
     optimizer: OptimizerName = "adamw"
     weight_decay: float = 0.01
+    layer_decay: float = 1.0
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-6

@@ -92,6 +92,7 @@ def train(
     notes: Sequence[str] = (),
     witness: Witness | None = None,
     processes: Processes | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> TrainResult:
     """Trains `model` in place, from the newest restart point in `run` if there is one.
 
@@ -104,6 +105,7 @@ def train(
         notes: go to the log where this part of the run begins.
         witness: what to show on the way.
         processes: those that train this run together; by default this one alone.
+        stop: asked at the start and after each evaluation: whether the steps so far are enough.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM, once a restart point is written.
@@ -197,6 +199,8 @@ def train(
             InterruptGuard() as guard,
             Progress(label, options.steps, "steps", options.quiet, done=first) as progress,
         ):
+            if stop is not None and first and stop():
+                options = replace(options, steps=first)
             if pace is not None:
                 pace.saved()  # what came before belongs to no step
             while done < options.steps:
@@ -234,6 +238,8 @@ def train(
                     dev = evaluate_now(done)
                     if pace is not None:
                         pace.evaluated()
+                    if stop is not None and not last and stop():
+                        options = replace(options, steps=done)
                     if options.keep_best and dev["loss"] < (math.inf if best is None else best):
                         best = dev["loss"]
                         save(done, BEST)

@@ -9,6 +9,7 @@ lamb         You et al. 2019 (arXiv 1904.00962), for very large batches: Adam's 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,39 @@ def decays(parameter: torch.Tensor) -> bool:
     return parameter.ndim >= 2
 
 
+_LAYER = re.compile(r"encoder\.blocks\.(\d+)\.")
+
+
+def rate_share(name: str, layers: int, layer_decay: float) -> float:
+    """The share of the learning rate that a parameter of a model with so many layers learns at.
+
+    All of it for the top layer and what stands on it, `layer_decay` of the layer above for each
+    layer below, and likewise for the embeddings, which lie under the first.
+    """
+    if name.startswith("encoder.embeddings."):
+        return float(layer_decay**layers)
+    layer = _LAYER.match(name)
+    return float(layer_decay ** (layers - 1 - int(layer[1]))) if layer else 1.0
+
+
+def parameter_groups(
+    model: nn.Module, weight_decay: float, layer_decay: float = 1.0
+) -> list[dict[str, Any]]:
+    """The parameters that need gradients by weight decay and by `rate_share`."""
+    names = [name for name, _ in model.named_parameters()]
+    layers = 1 + max((int(found[1]) for found in map(_LAYER.match, names) if found), default=0)
+    groups: dict[tuple[float, float], dict[str, Any]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            share = rate_share(name, layers, layer_decay)
+            decay = weight_decay if decays(parameter) else 0.0
+            empty = {"params": [], "weight_decay": decay, "rate_share": share}
+            # what decays is kept apart even where the decay is 0: Lamb scales only that
+            group = groups.setdefault((share, float(decays(parameter))), empty)
+            group["params"].append(parameter)
+    return list(groups.values())
+
+
 def make_optimizer(
     model: nn.Module, options: TrainOptions, processes: Processes | None = None
 ) -> torch.optim.Optimizer:
@@ -35,14 +69,7 @@ def make_optimizer(
     With `options.shard_optimizer` each of many processes keeps the moments of its share of the
     parameters, updates these and sends them to the others.
     """
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    groups: list[dict[str, Any]] = [
-        {
-            "params": [p for _, p in named if decays(p)],
-            "weight_decay": options.weight_decay,
-        },
-        {"params": [p for _, p in named if not decays(p)], "weight_decay": 0.0},
-    ]
+    groups = parameter_groups(model, options.weight_decay, options.layer_decay)
     settings: dict[str, Any] = {
         "lr": options.learning_rate,
         "betas": (options.beta1, options.beta2),

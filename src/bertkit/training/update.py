@@ -105,7 +105,7 @@ class Updater:
             raise NotFiniteError(f"the {what} is no longer finite at step {step + 1}")
         rate = learning_rate(step, options)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["rate_share"]
         self.optimizer.step()
         self.model.zero_grad(set_to_none=True)
         values["loss"] = (loss_value, 1)

@@ -1,0 +1,254 @@
+"""Readers of multiple choice: SWAG, HellaSwag, CommonsenseQA and C3 as their makers ship them,
+and one's own tables.
+
+    SWAG           train.csv: sent1, sent2, ending0 ... ending3, label
+    HellaSwag      hellaswag_train.jsonl: ctx_a, ctx_b, endings, label
+    CommonsenseQA  train_rand_split.jsonl: question.stem, question.choices, answerKey (a letter);
+                   on the hub the choices lie beside the question
+    C3             m-train.json and d-train.json: [[lines], [{question, choice, answer}], id], where
+                   the answer is the text of a choice
+    own            a column that holds a list, or a column for each choice; the label is a number
+                   from 0, a letter from A, or the text of a choice
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import UserError
+from bertkit.tasks.readers import Mistakes, some, value_of
+from bertkit.tasks.records import Record, is_hub, load_json, read_records
+from bertkit.tasks.rows import plain_text
+from bertkit.tasks.task import Columns
+
+LISTS = ("choices", "endings", "options", "choice")
+"""Columns that hold a list of choices, where the user names none."""
+PREFIXES = ("choice", "ending", "option", "answer")
+"""Columns such as ending0, ending1, ..., where the user names none."""
+LABELS = ("label", "answer", "answerKey", "gold")
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceExample:
+    """A question with its choices.
+
+    Attributes:
+        context: what stands before [SEP].
+        question: what stands before each choice; may be empty.
+        answer: number of the right choice from 0, or None when it is not known.
+        id: the question's name in its file, or "".
+    """
+
+    context: str
+    question: str
+    choices: list[str]
+    answer: int | None = None
+    id: str = ""
+
+
+Parts = tuple[str, str, list[str], Any, str]
+"""Context, question, choices, the label as it is written (None where there is none), name."""
+
+
+def read_swag(path: Path, columns: Columns) -> list[ChoiceExample]:
+    """SWAG's CSV; the file without labels is the test set."""
+
+    def parts(row: Record) -> Parts:
+        endings = [_text(row, f"ending{number}") for number in range(4)]
+        return _text(row, "sent1"), _text(row, "sent2"), endings, row.get("label"), ""
+
+    return _examples(path, columns, ((row, parts(row)) for row in read_records(path)))
+
+
+def read_hellaswag(path: Path, columns: Columns) -> list[ChoiceExample]:
+    """HellaSwag's JSONL."""
+
+    def parts(row: Record) -> Parts:
+        name = plain_text(row.get("ind", ""))
+        return (
+            _text(row, "ctx_a"),
+            _text(row, "ctx_b"),
+            _list(row, "endings"),
+            row.get("label"),
+            name,
+        )
+
+    return _examples(path, columns, ((row, parts(row)) for row in read_records(path)))
+
+
+def read_commonsenseqa(path: Path, columns: Columns) -> list[ChoiceExample]:
+    """CommonsenseQA's JSONL, in the makers' layout or the hub's."""
+
+    def parts(row: Record) -> Parts:
+        question = value_of(row, ("question",), "--text")
+        choices: Any = row.get("choices")
+        if isinstance(question, dict):
+            choices, question = question.get("choices"), question.get("stem", "")
+        if isinstance(choices, list):
+            choices = {
+                "label": [one.get("label") for one in choices],
+                "text": [one.get("text") for one in choices],
+            }
+        if not isinstance(choices, dict) or not choices.get("text"):
+            raise UserError(f"{row.where}: no choices; give CommonsenseQA's own file")
+        key = row.get("answerKey") or None
+        letters = list(choices.get("label", ()))
+        answer = letters.index(key) if key in letters else key
+        return str(question), "", [str(one) for one in choices["text"]], answer, row.get("id", "")
+
+    return _examples(path, columns, ((row, parts(row)) for row in read_records(path)))
+
+
+def read_c3(path: Path, columns: Columns) -> list[ChoiceExample]:
+    """C3's JSON; of m-train.json (mixed genre) and d-train.json (dialogues) both are read."""
+    if is_hub(path):
+
+        def parts_of(row: Record) -> Parts:
+            lines = value_of(row, ("context",), "--text")
+            context = "\n".join(lines) if isinstance(lines, list) else str(lines)
+            return context, _text(row, "question"), _list(row, "choice"), row.get("answer"), ""
+
+        return _examples(path, columns, ((row, parts_of(row)) for row in read_records(path)))
+    paths = [path]
+    twin = path.with_name(path.name.replace("m-", "d-", 1))
+    if path.name.startswith(("m-", "c3-m-")) and twin.is_file():
+        paths.append(twin)
+    rows_of: list[tuple[Record, Parts]] = []
+    for one in paths:
+        items = load_json(one)
+        for number, item in enumerate(items if isinstance(items, list) else [], start=1):
+            where = Record()
+            where.where = f"{one}, item {number}"
+            try:
+                lines, questions, name = item
+                for index, asked in enumerate(questions):
+                    parts: Parts = (
+                        "\n".join(lines),
+                        asked["question"],
+                        list(asked["choice"]),
+                        asked.get("answer"),
+                        f"{name}-{index}" if len(questions) > 1 else str(name),
+                    )
+                    rows_of.append((where, parts))
+            except (TypeError, ValueError, KeyError):
+                raise UserError(
+                    f"{where.where} is not [lines, questions, name]; give C3's own file"
+                ) from None
+    return _examples(path, columns, rows_of)
+
+
+def read_choices(path: Path, columns: Columns) -> list[ChoiceExample]:
+    """One's own table of choices.
+
+    Raises:
+        UserError: no columns of choices, a label that names no choice.
+    """
+
+    def parts(row: Record) -> Parts:
+        context = plain_text(value_of(row, (columns.text or "text",), "--text"))
+        question = plain_text(value_of(row, (columns.pair,), "--pair")) if columns.pair else ""
+        label = row.get(columns.label) if columns.label else _first(row, LABELS)
+        if label is None and not columns.unlabeled:
+            value_of(row, (columns.label or LABELS[0],), "--label")
+        return (
+            context,
+            question,
+            choices_of(row, columns.choices),
+            label,
+            _first(row, ("id",)) or "",
+        )
+
+    return _examples(path, columns, ((row, parts(row)) for row in read_records(path)))
+
+
+def choices_of(row: Record, names: tuple[str, ...]) -> list[str]:
+    """The choices of a row of one's own table."""
+    if not names:
+        found = [name for name in LISTS if name in row]
+        numbered = next(
+            (
+                several
+                for prefix in PREFIXES
+                if len(several := [n for n in row if is_numbered(n, prefix)]) > 1
+            ),
+            [],
+        )
+        names = tuple(numbered or found[:1])
+    if len(names) == 1:
+        return _list(row, names[0])
+    if not names:
+        raise UserError(
+            f"{row.where}: no column of choices (there are: {', '.join(row)}); "
+            "name it, or one for each choice, with --choices"
+        )
+    values = [plain_text(value_of(row, (name,), "--choices")) for name in names]
+    while values and not values[-1]:  # a question with fewer choices leaves the last cells empty
+        values.pop()
+    return values
+
+
+def is_numbered(name: str, prefix: str) -> bool:
+    """Whether a column is one of several: choice0, ending_1, optionA."""
+    rest = name.lower().removeprefix(prefix).lstrip("_ ")
+    numbered = rest.isdigit() or (len(rest) == 1 and rest.isalpha())
+    return name.lower().startswith(prefix) and numbered
+
+
+def _list(row: Record, name: str) -> list[str]:
+    value = value_of(row, (name,), "--choices")
+    if isinstance(value, dict) and isinstance(value.get("text"), list):
+        value = value["text"]
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
+    if not isinstance(value, list):
+        raise UserError(
+            f"{row.where}: column '{name}' holds no list; write a JSON list, or name a column "
+            "for each choice with --choices"
+        )
+    return [plain_text(one) for one in value]
+
+
+def _examples(
+    path: Path, columns: Columns, rows: Iterable[tuple[Record, Parts]]
+) -> list[ChoiceExample]:
+    mistakes = Mistakes()
+    examples = []
+    for row, (context, question, choices, label, name) in rows:
+        answer = None if label in (None, "") else answer_of(label, choices)
+        if not choices:
+            mistakes.add(row.where, "no choices")
+        elif label in (None, "") and not columns.unlabeled:
+            mistakes.add(row.where, "the label is empty")
+        elif label not in (None, "") and answer is None:
+            mistakes.add(
+                row.where, f"the label {label!r} is neither 0 to {len(choices) - 1} nor a choice"
+            )
+        examples.append(ChoiceExample(context, question, choices, answer, str(name)))
+    mistakes.refuse("give each question choices and the right one's number, letter or text")
+    return some(examples, path)
+
+
+def answer_of(label: Any, choices: list[str]) -> int | None:
+    """The number of the choice that a label means: its text, a number from 0, a letter from A."""
+    text = plain_text(label).strip()
+    if text in choices:
+        return choices.index(text)
+    if text.isascii() and text.isdigit() and int(text) < len(choices):
+        return int(text)
+    letter = ord(text.upper()) - ord("A") if len(text) == 1 else -1
+    return letter if 0 <= letter < len(choices) else None
+
+
+def _text(row: Record, name: str) -> str:
+    return plain_text(value_of(row, (name,), "--text"))
+
+
+def _first(row: Record, names: Iterable[str]) -> Any:
+    return next((row[name] for name in names if name in row), None)

@@ -1,0 +1,154 @@
+"""Multi-label classification: any number of labels for a text or a pair.
+
+The sequence is classification's; each label is a yes or no of its own, by a sigmoid and binary
+cross-entropy, and holds where its probability is one half or more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from bertkit.tasks.batches import flat_inputs
+from bertkit.tasks.classification import text_of, text_units, texts
+from bertkit.tasks.metrics import label_set_scores
+from bertkit.tasks.readers import TABLES, TextExample, read_label_lists, split_files
+from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
+from bertkit.tasks.windows import merge_sigmoid
+from bertkit.text.tokenizer import Tokenizer
+from bertkit.training.batch import Batch
+from bertkit.training.objective import LossSums
+
+THRESHOLD = 0.5
+
+
+@dataclass(frozen=True)
+class LabelSetPrediction:
+    """The labels that hold, and every label's probability."""
+
+    labels: list[str]
+    probabilities: dict[str, float]
+
+
+def label_names(examples: Sequence[TextExample]) -> list[str]:
+    """The labels that occur, in alphabetical order."""
+    return sorted({label for example in examples for label in example.labels or ()})
+
+
+def features(
+    examples: Sequence[TextExample],
+    tokenizer: Tokenizer,
+    labels: Sequence[str] | None,
+    options: TaskOptions,
+) -> FeatureSet:
+    """One sequence for each example; its target is a row of zeros and ones, [labels]."""
+
+    def targets(example: TextExample) -> list[float]:
+        return [float(label in (example.labels or ())) for label in labels or ()]
+
+    return text_units(examples, tokenizer, options, targets)
+
+
+def collate(features: Sequence[Features]) -> Batch:
+    """One micro-batch; `targets` holds "labels" [sequences, labels] float32."""
+    rows = torch.tensor([one.targets for one in features], dtype=torch.float32)
+    return Batch(flat_inputs(features), {"labels": rows})
+
+
+class LabelSetObjective:
+    """Binary cross-entropy of each label."""
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {"label": batch.targets["labels"].numel()}
+
+    def __call__(self, model: nn.Module, batch: Batch) -> LossSums:
+        logits, labels = model(batch.inputs), batch.targets["labels"]  # [sequences, labels]
+        loss = F.binary_cross_entropy_with_logits(logits.float(), labels, reduction="sum")
+        right = ((logits.detach() >= 0) == (labels > 0.5)).sum()
+        return LossSums({"label": loss}, {"label_accuracy": (right, labels.numel())})
+
+
+def outputs(model: nn.Module, batch: Batch, features: Sequence[Features]) -> list[np.ndarray]:
+    """The labels' probabilities for each sequence, [labels] float32."""
+    return list(model(batch.inputs).float().sigmoid().cpu().numpy())
+
+
+def decode(
+    examples: Sequence[TextExample],
+    units: Sequence[Features],
+    outputs: Sequence[np.ndarray],
+    labels: Sequence[str],
+    options: TaskOptions,
+) -> list[LabelSetPrediction]:
+    """The labels with a probability of THRESHOLD or more."""
+    predictions = []
+    for row in outputs:
+        by_label = {label: float(p) for label, p in zip(labels, row, strict=True)}
+        held = [label for label, p in by_label.items() if p >= THRESHOLD]
+        predictions.append(LabelSetPrediction(held, by_label))
+    return predictions
+
+
+def unknown(examples: Sequence[TextExample], labels: Sequence[str]) -> list[str]:
+    """Labels of the examples that the model does not have."""
+    return sorted(set(label_names(examples)).difference(labels))
+
+
+def metric(examples: Sequence[TextExample], predictions: Sequence[LabelSetPrediction]) -> Scores:
+    """Micro and macro F1, and the share of examples with exactly the right labels."""
+    return label_set_scores([e.labels or () for e in examples], [p.labels for p in predictions])
+
+
+def record(example: TextExample, prediction: LabelSetPrediction) -> dict[str, Any]:
+    """A line of the prediction file: the text, its labels, and the right ones where known."""
+    line = text_of(example) | {
+        "labels": prediction.labels,
+        "probabilities": {name: round(p, 6) for name, p in prediction.probabilities.items()},
+    }
+    if example.labels is not None:
+        line["gold"] = list(example.labels)
+    return line
+
+
+def counts(examples: Sequence[TextExample]) -> dict[str, int]:
+    """Examples that have each label."""
+    found = Counter(label for example in examples for label in example.labels or ())
+    return {label: found[label] for label in label_names(examples)}
+
+
+def blind(examples: Sequence[TextExample], labels: Sequence[str]) -> list[list[LabelSetPrediction]]:
+    """Each label alone, and all of them, always."""
+    sets = [[label] for label in labels] + [list(labels)]
+    return [[LabelSetPrediction(one, {})] * len(examples) for one in sets]
+
+
+MULTI_LABEL = Task(
+    name="multi-label",
+    summary="any number of labels for a text or a pair of texts, from your own table",
+    files=split_files(TABLES),
+    read=read_label_lists,
+    labels=label_names,
+    features=features,
+    collate=collate,
+    head="multi-label",
+    objective=LabelSetObjective(),
+    outputs=outputs,
+    decode=decode,
+    unknown=unknown,
+    metric=metric,
+    record=record,
+    texts=texts,
+    counts=counts,
+    is_labelled=lambda example: example.labels is not None,
+    main="micro_f1",
+    merge=merge_sigmoid,
+    blind=blind,
+    least_labels=1,
+)

@@ -1,0 +1,213 @@
+"""A user's own data: which family of tasks it is for, and which columns mean what.
+
+    text and label                         classification
+    numbers of many values as labels       regression
+    lists of labels, or --label-delimiter  multi-label classification
+    columns or lists of choices            multiple choice
+    words with tags, CoNLL columns         tagging
+    context, question, answers             question answering
+
+What is found is said, and saved in the run's configuration; --task, --text, --pair, --label and
+--choices say it instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import UserError
+from bertkit.progress import say
+from bertkit.tasks.choice_readers import LISTS, PREFIXES, is_numbered
+from bertkit.tasks.config import FinetuneConfig
+from bertkit.tasks.readers import label_list
+from bertkit.tasks.records import RECORD_SUFFIXES, Record, hub_split, is_hub, read_records
+from bertkit.tasks.registry import TASKS
+from bertkit.tasks.rows import no_column, plain_text, read_lines
+from bertkit.tasks.word_readers import TAG_LISTS, WORD_LISTS
+
+TEXTS = ("text", "sentence", "content", "review", "body", "title", "question")
+PAIRS = (
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("text1", "text2"),
+    ("text_a", "text_b"),
+)
+LABELS = ("label", "labels", "class", "category", "topic", "target", "score", "rating", "tags")
+"""Columns looked for, in this order, where the user names none."""
+
+TAGGED = frozenset({".conll", ".conllu", ".bio", ".iob"})
+MANY_VALUES = 20
+"""Labels that are whole numbers of more values than this are taken for scores."""
+QUESTION_ANSWERING = "question-answering"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a data set is for, and why it looks so."""
+
+    task: str
+    why: str
+    text: str | None = None
+    pair: str | None = None
+    label: str | None = None
+
+
+def resolve(config: FinetuneConfig) -> FinetuneConfig:
+    """The configuration with its data as a file where --data names one, and with a task.
+
+    Raises:
+        UserError: the data do not show what they are for.
+    """
+    data = config.data
+    if data is not None and not is_hub(data) and Path(data).is_file():
+        config = replace(config, data=None, train=data)
+    if config.task is not None:
+        return config
+    source = _training_source(config)
+    found = infer(source, config)
+    say(f"{source}: {found.why}, so the task is {found.task} (--task says otherwise)", config.quiet)
+    return replace(config, task=found.task, text=found.text, pair=found.pair, label=found.label)
+
+
+def _training_source(config: FinetuneConfig) -> Path:
+    """What is looked at: the file of --train, or the training file in the folder of --data."""
+    if config.train is not None:
+        return Path(config.train)
+    folder = Path(str(config.data))
+    if is_hub(folder):
+        found = hub_split(str(folder), "train")
+        if found is None:
+            raise UserError(f"{folder} has no train split; name one as hub:NAME:CONFIG:SPLIT")
+        return found
+    endings = sorted(RECORD_SUFFIXES | TAGGED | {".txt"})
+    there = [folder / f"train{ending}" for ending in endings]
+    found_files = [path for path in there if path.is_file()]
+    if len(found_files) != 1:
+        several = ", ".join(path.name for path in found_files)
+        raise UserError(
+            f"{folder} has several training files ({several}); name the task with --task"
+            if several
+            else f"{folder} has no training file of one's own data (train.csv, train.jsonl, ...); "
+            "name the task with --task"
+        )
+    return found_files[0]
+
+
+def infer(path: Path, config: FinetuneConfig) -> Found:
+    """What a source of training examples is for.
+
+    Raises:
+        UserError: the columns cannot be told apart, or the labels are no labels.
+    """
+    suffix = path.suffix.lower()
+    given = (config.text, config.pair, config.label)
+    if suffix in TAGGED or (suffix == ".txt" and _is_columns(path)):
+        return Found("tagging", "words with their tags", *given)
+    if suffix == ".json" and _is_squad(path):
+        return _answering("SQuAD's JSON", given)
+    rows = list(read_records(path))
+    if not rows:
+        raise UserError(f"{path} has no examples; give a file with a header and rows")
+    first = rows[0]
+    if {"context", "question", "answers"} <= first.keys():
+        return _answering("a context, a question and answers", given)
+    words = config.text or next((name for name in WORD_LISTS if name in first), "")
+    tags = config.label or next((name for name in TAG_LISTS if name in first), "")
+    if isinstance(first.get(words), list) and isinstance(first.get(tags), list):
+        return Found("tagging", "lists of words and of tags", words, None, tags)
+    text, pair = _text_columns(path, first, config)
+    several = [name for name in first if any(is_numbered(name, prefix) for prefix in PREFIXES)]
+    lists = [name for name in LISTS if isinstance(first.get(name), (list, dict))]
+    if config.choices or len(several) > 1 or lists:
+        names = config.choices or lists[:1] or several
+        why = f"choices in {', '.join(names)}"
+        return Found("multiple-choice", why, text, config.pair, config.label)
+    label = config.label or next((name for name in LABELS if name in first), None)
+    if label is None or label not in first:
+        raise no_column(first, first.where, label or "label", "--label")
+    task, why = _kind_of_labels(path, label, [row.get(label) for row in rows], config)
+    about = f"'{text}' and '{pair}'" if pair else f"'{text}'"
+    return Found(task, f"{why} in '{label}' for {about}", text, pair, label)
+
+
+def _answering(why: str, given: tuple[str | None, str | None, str | None]) -> Found:
+    if QUESTION_ANSWERING not in TASKS:
+        raise UserError(f"the data are {why}; name the task with --task")
+    return Found(QUESTION_ANSWERING, why, *given)
+
+
+def _text_columns(path: Path, first: Record, config: FinetuneConfig) -> tuple[str, str | None]:
+    """The columns of the text and of the second text."""
+    if config.text is not None:
+        if config.text not in first:
+            raise no_column(first, first.where, config.text, "--text")
+        return config.text, config.pair
+    for one, two in PAIRS:
+        if one in first and two in first:
+            return one, config.pair or two
+    for name in TEXTS:
+        if name in first:
+            return name, config.pair
+    label = config.label or next((name for name in LABELS if name in first), None)
+    others = [name for name in first if name not in (label, config.pair)]
+    if len(others) == 1 and len(first) > 1:
+        return others[0], config.pair
+    raise no_column(first, str(path), "text", "--text")
+
+
+def _kind_of_labels(
+    path: Path, label: str, values: Sequence[Any], config: FinetuneConfig
+) -> tuple[str, str]:
+    """(task, why) from the values of the label."""
+    present = [value for value in values if value not in (None, "")]
+    if config.label_delimiter is not None:
+        return "multi-label", f"labels divided by '{config.label_delimiter}'"
+    if any(isinstance(value, list) for value in present):
+        return "multi-label", "lists of labels"
+    texts = [plain_text(value).strip() for value in present]
+    if texts and all(
+        text.startswith("[") and text.endswith("]") and label_list(text, None) is not None
+        for text in texts
+    ):
+        return "multi-label", "lists of labels"
+    distinct = set(texts)
+    if distinct and all(map(_is_number, distinct)):
+        whole = all(float(text).is_integer() for text in distinct if text.lower() not in _ODD)
+        if len(distinct) > MANY_VALUES or (len(distinct) > 2 and not whole):
+            return "regression", f"numbers of {len(distinct):,} values"
+    elif len(distinct) > max(50, len(texts) // 2):
+        raise UserError(
+            f"{path}: column '{label}' has {len(distinct):,} values in {len(texts):,} rows, too "
+            "many for labels; name the right column with --label"
+        )
+    return "classification", f"{len(distinct):,} labels"
+
+
+_ODD = frozenset({"nan", "inf", "-inf", "infinity", "-infinity"})
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_columns(path: Path) -> bool:
+    """Whether the first lines of a file are words with tags."""
+    lines = [line for _, line in zip(range(50), read_lines(path), strict=False)]
+    counts = {len(line.split()) for _, line in lines if line.strip()}
+    return bool(counts) and min(counts) >= 2 and max(counts) <= 12 and len(counts) <= 2
+
+
+def _is_squad(path: Path) -> bool:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return '"paragraphs"' in file.read(1 << 16)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; check the name") from None

@@ -1,0 +1,191 @@
+"""Records: rows whose values may be lists, from every source of a user's own data.
+
+    .csv, .tsv             as in rows.py; every value is text
+    .jsonl, .json          JSON objects: one a line, or one list of them
+    .parquet               with pyarrow
+    hub:NAME[:CONFIG]      a data set of the Hugging Face hub, or a folder that `datasets` reads
+
+Numbers that stand for class names (the hub's ClassLabel) become the names; -1 there means that the
+label is not known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import UserError
+from bertkit.extraction.hub import PREFIX, parse_name
+from bertkit.tasks.rows import TableForm, json_objects, read_rows
+from bertkit.text.documents import JSONL_SUFFIXES
+
+RECORD_SUFFIXES = frozenset({".csv", ".tsv", ".json", ".parquet"}) | JSONL_SUFFIXES
+
+HUB_SPLITS = {
+    "train": ("train",),
+    "dev": ("validation", "dev", "valid", "validation_matched", "dev_matched"),
+    "dev-mismatched": ("validation_mismatched", "dev_mismatched"),
+    "test": ("test", "test_matched"),
+    "test-mismatched": ("test_mismatched",),
+}
+"""What data sets of the hub call the splits."""
+
+
+class Record(dict[str, Any]):
+    """The values of one row by name, and where it stands, for messages."""
+
+    where: str
+
+
+def record(values: dict[str, Any], where: str) -> Record:
+    one = Record(values)
+    one.where = where
+    return one
+
+
+def is_hub(source: str | Path) -> bool:
+    """Whether a source is a data set of the hub and not a file or folder."""
+    return str(source).startswith(PREFIX)
+
+
+def read_records(path: Path, form: TableForm | None = None) -> Iterator[Record]:
+    """Yields the records of a source.
+
+    Args:
+        path: a file, or "hub:NAME[:CONFIG][:SPLIT]".
+        form: what a known data set's file does not say itself.
+
+    Raises:
+        UserError: no such source, an ending that says nothing, broken content.
+    """
+    suffix = path.suffix.lower()
+    if form and suffix not in RECORD_SUFFIXES:
+        suffix = form.suffix
+    if is_hub(path):
+        yield from _hub_records(str(path))
+    elif suffix in JSONL_SUFFIXES or (suffix == ".json" and not _is_list(path)):
+        for where, values in json_objects(path):
+            yield record(values, where)
+    elif suffix == ".json":
+        yield from _listed(path)
+    elif suffix == ".parquet":
+        yield from _parquet(path)
+    elif suffix in (".csv", ".tsv"):
+        for row in read_rows(path, form=form):
+            yield record(dict(row), row.where)
+    else:
+        raise UserError(
+            f"{path} does not end in .tsv, .csv, .jsonl, .json or .parquet, so its columns are "
+            "unknown; rename it"
+        )
+
+
+def hub_split(name: str, split: str) -> Path | None:
+    """The source of a split of a hub data set, or None where it has none of that kind."""
+    parts = name.removeprefix(PREFIX).split(":")
+    if len(parts) == 3:  # the split is named: it is what one trains on
+        return Path(name) if split == "train" else None
+    path, configuration, _ = parse_name(name)
+    datasets = _datasets(name)
+    try:
+        there = datasets.get_dataset_split_names(path, configuration)
+    except Exception as error:  # it raises whatever its parts raise
+        raise UserError(f"cannot load {name}: {_line(error)}; check the name") from error
+    for candidate in HUB_SPLITS.get(split, (split,)):
+        if candidate in there:
+            return Path(f"{PREFIX}{path}:{configuration or ''}:{candidate}")
+    return None
+
+
+def _is_list(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; check the name") from None
+
+
+def load_json(path: Path) -> Any:
+    """The content of a JSON file; UserError where it is none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; check the name") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not JSON ({error}); copy or export it again") from None
+
+
+def _listed(path: Path) -> Iterator[Record]:
+    for number, values in enumerate(load_json(path), start=1):
+        if not isinstance(values, dict):
+            raise UserError(f"{path}, item {number}: not a JSON object; give a list of objects")
+        yield record(values, f"{path}, item {number}")
+
+
+def _parquet(path: Path) -> Iterator[Record]:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        raise UserError(
+            f'{path} needs the package pyarrow; pip install "bertkit[parquet]"'
+        ) from None
+    try:
+        number = 0
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches():
+                for values in batch.to_pylist():
+                    number += 1
+                    yield record(values, f"{path}, row {number}")
+    except (OSError, ArrowException) as error:
+        raise UserError(f"cannot read {path}: {_line(error)}; check the file") from error
+
+
+def _datasets(name: str) -> Any:
+    try:
+        import datasets
+    except ImportError:
+        raise UserError(f'{name} needs the package datasets; pip install "bertkit[hub]"') from None
+    return datasets
+
+
+def _hub_records(name: str) -> Iterator[Record]:
+    datasets = _datasets(name)
+    path, configuration, split = parse_name(name)
+    try:
+        rows = datasets.load_dataset(path, configuration, split=split, streaming=True)
+        convert = {
+            column: _class_names(feature, datasets)
+            for column, feature in (rows.features or {}).items()
+        }
+        for number, values in enumerate(rows, start=1):
+            named = {
+                column: change(value) if (change := convert.get(column)) else value
+                for column, value in values.items()
+            }
+            yield record(named, f"{name}, row {number}")
+    except UserError:
+        raise
+    except Exception as error:  # the library has no error of its own for a lost connection
+        raise UserError(
+            f"cannot read {name}: {_line(error)}; check the name, configuration and split"
+        ) from error
+
+
+def _class_names(feature: Any, datasets: Any) -> Callable[[Any], Any] | None:
+    """Numbers of classes -> names, alone or in lists; None for other columns."""
+    inner = getattr(feature, "feature", None)
+    if isinstance(feature, list) and feature:
+        inner = feature[0]
+    if inner is not None:
+        one = _class_names(inner, datasets)
+        return None if one is None else lambda values: [one(value) for value in values]
+    if not isinstance(feature, datasets.ClassLabel):
+        return None
+    names = feature.names
+    return lambda value: "" if value is None or value < 0 else names[value]
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__

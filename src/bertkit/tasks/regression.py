@@ -1,0 +1,158 @@
+"""Regression: one number for a text or a pair (as STS-B), by squared error on the pooled output.
+
+The sequence is classification's; the model's one output is the number itself. A fresh head starts
+at the mean of the training scores, and learns in units of about their standard deviation: so prices
+are learned as well as stars, and the first steps are not spent on the mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from bertkit.model.bert import RegressionModel
+from bertkit.tasks.batches import flat_inputs
+from bertkit.tasks.classification import text_of, text_units, texts
+from bertkit.tasks.metrics import correlation_scores
+from bertkit.tasks.readers import TABLES, TextExample, read_scores, split_files
+from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
+from bertkit.tasks.windows import merge_numbers
+from bertkit.text.tokenizer import Tokenizer
+from bertkit.training.batch import Batch
+from bertkit.training.objective import LossSums
+
+OUTPUT = "score"
+"""The name of the one output in the checkpoint."""
+BINS = 10
+"""Rows of the report's table of scores."""
+
+
+@dataclass(frozen=True)
+class ScorePrediction:
+    """The number that the model says."""
+
+    score: float
+
+
+def features(
+    examples: Sequence[TextExample],
+    tokenizer: Tokenizer,
+    labels: Sequence[str] | None,
+    options: TaskOptions,
+) -> FeatureSet:
+    """One sequence for each example; its target is the number."""
+
+    def targets(example: TextExample) -> list[float]:
+        return [float(example.label)] if labels is not None else []
+
+    return text_units(examples, tokenizer, options, targets)
+
+
+def collate(features: Sequence[Features]) -> Batch:
+    """One micro-batch; `targets` holds "scores" [sequences] float32, where they are known."""
+    scores = [score for one in features for score in one.targets]
+    return Batch(flat_inputs(features), {"scores": torch.tensor(scores, dtype=torch.float32)})
+
+
+def start(model: nn.Module, examples: Sequence[TextExample], fresh: bool) -> None:
+    """Sets the model's scale to the power of two nearest to the scores' standard deviation, and a
+    fresh head's bias to their mean."""
+    assert isinstance(model, RegressionModel)
+    scores = [float(example.label) for example in examples]
+    deviation = pstdev(scores)
+    model.rescale(2.0 ** round(math.log2(deviation)) if deviation else 1.0)
+    if fresh:
+        head = model.classifier.dense
+        with torch.no_grad():
+            head.weight.mul_(model.scale)  # it was drawn for a number near 1
+            head.bias.fill_(fmean(scores) / model.scale)
+
+
+class ScoreObjective:
+    """Squared error, in units of the model's scale."""
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {"score": batch.targets["scores"].numel()}
+
+    def __call__(self, model: nn.Module, batch: Batch) -> LossSums:
+        assert isinstance(model, RegressionModel)
+        found = model(batch.inputs).squeeze(1).float()  # [sequences]
+        errors = (found - batch.targets["scores"]) / model.scale
+        return LossSums({"score": errors.square().sum()})
+
+
+def outputs(model: nn.Module, batch: Batch, features: Sequence[Features]) -> list[np.ndarray]:
+    """The number for each sequence, [1] float32."""
+    return list(model(batch.inputs).float().cpu().numpy())
+
+
+def decode(
+    examples: Sequence[TextExample],
+    units: Sequence[Features],
+    outputs: Sequence[np.ndarray],
+    labels: Sequence[str],
+    options: TaskOptions,
+) -> list[ScorePrediction]:
+    """The numbers as they are."""
+    return [ScorePrediction(float(one[0])) for one in outputs]
+
+
+def metric(examples: Sequence[TextExample], predictions: Sequence[ScorePrediction]) -> Scores:
+    """Pearson's and Spearman's correlation, and the root of the mean squared error."""
+    return correlation_scores([float(e.label) for e in examples], [p.score for p in predictions])
+
+
+def record(example: TextExample, prediction: ScorePrediction) -> dict[str, Any]:
+    """A line of the prediction file: the text, the number, and the right one where known."""
+    line = text_of(example) | {"score": round(prediction.score, 6)}
+    if example.label:
+        line["gold"] = float(example.label)
+    return line
+
+
+def counts(examples: Sequence[TextExample]) -> dict[str, int]:
+    """Examples in equal ranges of the scores; those with all the same score are one."""
+    scores = [float(example.label) for example in examples if example.label]
+    if not scores:
+        return {}
+    low, high = min(scores), max(scores)
+    if low == high:
+        return {f"{low:g}": len(scores)}
+    width = (high - low) / BINS
+    found = Counter(min(int((score - low) / width), BINS - 1) for score in scores)
+    return {
+        f"{low + bin * width:.4g} to {low + (bin + 1) * width:.4g}": found[bin]
+        for bin in range(BINS)
+    }
+
+
+REGRESSION = Task(
+    name="regression",
+    summary="a number for a text or a pair of texts, from your own table",
+    files=split_files(TABLES),
+    read=read_scores,
+    labels=lambda examples: [OUTPUT],
+    features=features,
+    collate=collate,
+    head="regression",
+    objective=ScoreObjective(),
+    outputs=outputs,
+    decode=decode,
+    unknown=lambda examples, labels: [],
+    metric=metric,
+    record=record,
+    texts=texts,
+    counts=counts,
+    is_labelled=lambda example: bool(example.label),
+    main="spearman",
+    start=start,
+    merge=merge_numbers,
+)

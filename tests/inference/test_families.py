@@ -1,0 +1,131 @@
+"""Every family answers from files and in Python, and reads what is too long in windows."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+import bertkit
+from bertkit import config as configurations
+from bertkit.errors import UserError
+from bertkit.inference.config import PredictConfig
+from bertkit.inference.predict import predict
+from bertkit.tasks.config import FinetuneConfig
+from tests.tasks.tiny import save_tiny
+
+LABELS = {
+    "classification": ["glad", "sad"],
+    "regression": ["score"],
+    "multi-label": ["short", "long", "odd"],
+    "multiple-choice": [],
+    "tagging": ["O", "B-LOC", "I-LOC"],
+}
+WORDS = random.Random(3).choices(["the", "man", "big", "house", "river", "store"], k=100)
+LONG = " ".join(WORDS)
+WINDOWS = [" ".join(WORDS[:62]), " ".join(WORDS[-62:])]
+"""What a sequence of 64 tokens shows of LONG: the last window is moved back so that it is full."""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory, tiny_tokenizer) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    return {
+        head: save_tiny(folder / head, tiny_tokenizer, head, labels)
+        for head, labels in LABELS.items()
+    }
+
+
+def answers(checkpoint: Path, source: Path, **changes) -> list[dict]:
+    out = source.with_name("out.jsonl")
+    config = PredictConfig(str(checkpoint), str(source), str(out), precision="fp32", quiet=True)
+    for name, value in changes.items():
+        setattr(config, name, value)
+    predict(config)
+    return [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_number_for_a_long_text_is_the_mean_of_its_windows(models, tmp_path):
+    model = bertkit.load(models["regression"])
+    first, second, whole = (one.score for one in model.predict([*WINDOWS, LONG]))
+    assert whole == pytest.approx((first + second) / 2, abs=1e-5)
+    (tmp_path / "in.txt").write_text(f"a man\n{LONG}\n")
+    short, long = answers(models["regression"], tmp_path / "in.txt")
+    assert (set(short), long["windows"]) == ({"text", "score"}, 2)
+    assert long["score"] == pytest.approx(whole, abs=1e-5)
+
+
+def test_labels_of_a_long_text_are_those_whose_mean_probability_is_half(models, tmp_path):
+    model = bertkit.load(models["multi-label"])
+    first, second, whole = (one.probabilities for one in model.predict([*WINDOWS, LONG]))
+    for label in LABELS["multi-label"]:
+        assert whole[label] == pytest.approx((first[label] + second[label]) / 2, abs=1e-5)
+    (tmp_path / "in.csv").write_text(f'text\n"a man"\n{LONG}\n')
+    _, long = answers(models["multi-label"], tmp_path / "in.csv")
+    assert long["labels"] == [label for label, p in whole.items() if p >= 0.5]
+    assert long["windows"] == 2
+
+
+def test_a_long_context_is_read_beside_its_choices(models, tmp_path):
+    model = bertkit.load(models["multiple-choice"])
+    choices = ["good", "a bad dog"]
+    # 61 tokens beside the special ones, 5 for "in store a bad dog": 56 a window
+    shown = [" ".join(WORDS[:56]), " ".join(WORDS[42:98]), " ".join(WORDS[-56:])]
+    parts = model.predict([(part, "in store", choices) for part in shown])
+    [whole] = model.predict([(LONG, "in store", choices)])
+    for number in range(2):
+        mean = sum(part.probabilities[number] for part in parts) / 3
+        assert whole.probabilities[number] == pytest.approx(mean, abs=1e-5)
+    source = tmp_path / "in.jsonl"
+    rows = [
+        {"text": LONG, "q": "in store", "choices": choices, "id": "x1"},
+        {"text": "a man", "q": "went", "choices": ["to", "in", "a city"], "id": "x2"},
+    ]
+    source.write_text("\n".join(map(json.dumps, rows)))
+    long, short = answers(models["multiple-choice"], source, pair="q")
+    assert (long["id"], long["windows"], long["answer"]) == ("x1", 3, choices[long["choice"]])
+    assert long["probabilities"] == pytest.approx(whole.probabilities, abs=1e-5)
+    assert (short["id"], len(short["probabilities"]), "windows" in short) == ("x2", 3, False)
+
+
+def test_choices_longer_than_half_a_sequence_are_cut(models):
+    model = bertkit.load(models["multiple-choice"])
+    [cut] = model.predict([(LONG, [LONG, "a man"])])
+    [same] = model.predict([(LONG, [LONG, "a man"])], long="cut")
+    assert asdict(cut) == asdict(same)
+
+
+def test_questions_with_choices_do_not_come_from_standard_input(models):
+    with pytest.raises(UserError, match="give them as a file"):
+        predict(PredictConfig(str(models["multiple-choice"]), quiet=True))
+
+
+@pytest.mark.parametrize("head", LABELS)
+def test_the_order_of_the_answers_is_that_of_the_inputs(models, head):
+    model = bertkit.load(models[head])
+    texts = [" ".join(WORDS[:n]) for n in (3, 90, 1, 40, 100, 7)]
+    inputs = [(text, ["good", "bad"]) for text in texts] if head == "multiple-choice" else texts
+    together = model.predict(inputs, batch_tokens=100)
+    for one, found in zip(inputs, together, strict=True):
+        [alone] = model.predict([one])
+        for name, value in asdict(alone).items():
+            if isinstance(value, (float, list, dict)) and name != "entities":
+                assert getattr(found, name) == pytest.approx(value, abs=1e-5)
+
+
+def test_columns_are_those_of_the_training_unless_others_are_named(tmp_path, tiny_tokenizer):
+    run = save_tiny(tmp_path / "run", tiny_tokenizer, "classification", ["glad", "sad"])
+    tuned = FinetuneConfig("x", output="y", task="classification", text="body", pair="reply")
+    configurations.save(tuned, run / "finetune.yaml")
+    source = tmp_path / "in.tsv"
+    source.write_text("body\treply\tother\na man\tthe dog\ta house\n")
+    [line] = answers(run, source, sequence_length=32)
+    assert (line["text"], line["pair"]) == ("a man", "the dog")
+    [line] = answers(run, source, sequence_length=32, pair="other")
+    assert (line["text"], line["pair"]) == ("a man", "a house")
+    (tmp_path / "in.txt").write_text("body\n")
+    [line] = answers(run, tmp_path / "in.txt", sequence_length=32)
+    assert "pair" not in line

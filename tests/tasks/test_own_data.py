@@ -1,0 +1,227 @@
+"""One's own data say what they are for, and what is wrong with them, in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertkit.errors import UserError
+from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
+from bertkit.tasks.evaluate import evaluate
+from bertkit.tasks.finetune import finetune
+from bertkit.tasks.own_data import infer, resolve
+from bertkit.tasks.readers import label_list, read_label_lists, read_scores, read_table
+from bertkit.tasks.registry import TASKS
+from bertkit.tasks.task import Columns
+from bertkit.tasks.word_readers import read_columns, read_tagged
+from tests.tasks.tiny import save_tiny, sentiment_rows
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory, tiny_tokenizer) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("tiny") / "checkpoint", tiny_tokenizer)
+
+
+def written(folder: Path, name: str, content: str | list[dict[str, Any]]) -> Path:
+    if not isinstance(content, str):
+        content = "\n".join(json.dumps(row, ensure_ascii=False) for row in content)
+    path = folder / name
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def config(**given: Any) -> FinetuneConfig:
+    return FinetuneConfig(**({"checkpoint": "c", "output": "o", "quiet": True} | given))
+
+
+MANY = "\n".join(f"text {n}\t{n / 7:.2f}" for n in range(30))
+CASES: list[tuple[str, Any, dict[str, Any], str, str | None, str | None]] = [
+    # file, content, options, task, text, label
+    ("a.csv", "body,topic\nx,a\ny,b\n", {"text": "body", "label": "topic"}, "classification",
+     "body", "topic"),
+    ("a.csv", "review;stars\nx, y;1\nz;2\n", {"label": "stars"}, "classification", "review",
+     "stars"),
+    ("a.csv", "comment|label\nx|1\nz|2\n", {}, "classification", "comment", "label"),
+    ("a.tsv", f"text\tscore\n{MANY}\n", {}, "regression", "text", "score"),
+    ("a.tsv", "text\tlabel\na\t0.5\nb\t1.5\nc\t2\nd\tnan\n", {}, "regression", "text", "label"),
+    ("a.tsv", "text\tlabel\na\t1\nb\t2\nc\t3\nd\t4\n", {}, "classification", "text", "label"),
+    ("a.csv", 'text,tags\nx,"a;b"\ny,a\n', {"label_delimiter": ";"}, "multi-label", "text", "tags"),
+    ("a.csv", 'text,tags\nx,"[""a"", ""b""]"\ny,[]\n', {}, "multi-label", "text", "tags"),
+    ("a.jsonl", [{"text": "x", "labels": ["a"]}, {"text": "y", "labels": []}], {}, "multi-label",
+     "text", "labels"),
+    ("a.jsonl", [{"sentence1": "x", "sentence2": "y", "label": 1}], {}, "classification",
+     "sentence1", "label"),
+    ("a.jsonl", [{"text": "x", "choices": ["a", "b"], "label": 1}], {}, "multiple-choice", "text",
+     None),
+    ("a.csv", "question,optionA,optionB,answer\nq,a,b,B\n", {}, "multiple-choice", "question",
+     None),
+    ("a.jsonl", [{"tokens": ["x"], "ner_tags": ["O"]}], {}, "tagging", "tokens", "ner_tags"),
+    ("a.conll", "x O\n", {}, "tagging", None, None),
+    ("a.txt", "x O\ny B-PER\n\nz O\n", {}, "tagging", None, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "options", "task", "text", "label"), CASES)
+def test_the_family_is_told_by_the_data(name, content, options, task, text, label, tmp_path):
+    found = infer(written(tmp_path, name, content), config(**options))
+    assert (found.task, found.text, found.label) == (task, text, label)
+
+
+def test_what_is_found_is_said_and_kept_in_the_configuration(tmp_path, capsys):
+    path = written(tmp_path, "a.csv", "premise;hypothesis;label\nx;y;1\nz;w;0\n")
+    found = resolve(config(data=str(path), quiet=False))
+    assert (found.data, found.train, found.task) == (None, str(path), "classification")
+    assert (found.text, found.pair, found.label) == ("premise", "hypothesis", "label")
+    said = " ".join(capsys.readouterr().err.split())
+    assert (
+        "2 labels in 'label' for 'premise' and 'hypothesis', so the task is classification" in said
+    )
+    assert resolve(found) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "message"),
+    [
+        ("a.csv", "a,b,label\nx,y,1\n", {}, r"no column 'text' .there are: a, b, label.*--text"),
+        ("a.csv", "text,b\nx,y\n", {}, r"no column 'label' .*--label"),
+        ("a.csv", "text,b\nx,y\n", {"label": "c"}, r"no column 'c' .*--label"),
+        ("a.tsv", "text;label\nx;1\n", {}, r"looks divided by ';'"),
+        ("a.csv", "text,label\n", {}, "has no examples"),
+        ("a.csv", "text,label\n" + "\n".join(f"x,w{n}" for n in range(99)), {}, "too many for lab"),
+        ("a.xlsx", "x", {}, "rename it"),
+        ("nothing.csv", None, {}, "cannot read .*nothing.csv"),
+        ("a.csv", "text,label\nx,1,2\ny,1\nz\n,,,\nw,2\n", {},
+         r"line 2: 3 columns where the header names 2 .line 4: 1, line 5: 4; 3 such lines"),
+    ],
+)  # fmt: skip
+def test_data_that_do_not_say_it_are_one_line_for_the_user(
+    name, content, options, message, tmp_path
+):
+    path = tmp_path / name if content is None else written(tmp_path, name, content)
+    with pytest.raises(UserError, match=message) as caught:
+        infer(path, config(**options))
+    assert "\n" not in str(caught.value)
+
+
+def test_scores_that_are_no_numbers_are_counted_and_three_are_named(tmp_path):
+    path = written(tmp_path, "a.tsv", "text\tlabel\na\t1\nb\tnan\nc\tx\nd\t\ne\tinf\nf\t2\n")
+    with pytest.raises(UserError) as caught:
+        read_scores(path, Columns())
+    message = str(caught.value)
+    assert all(f"line {number}: the score" in message for number in (3, 4, 5))
+    assert "and 1 more" in message and "line 6" not in message
+
+
+def test_empty_labels_are_counted_and_three_are_named(tmp_path):
+    path = written(tmp_path, "a.csv", "text,label\n" + "x,\n" * 5 + "y,1\n")
+    with pytest.raises(UserError, match=r"line 2: the label is empty; .*line 4.*and 2 more"):
+        read_table(path, Columns())
+
+
+def test_labels_come_as_lists_or_in_one_cell(tmp_path):
+    assert label_list('["a", "b", "a"]', None) == ("a", "b")
+    assert label_list(" a ;b; ", ";") == ("a", "b")
+    assert label_list("", ";") == ()
+    assert label_list(["a", 1], None) == ("a", "1")
+    assert label_list("[a", None) == ("[a",)
+    assert label_list({"a": 1}, None) is None
+    path = written(tmp_path, "a.jsonl", [{"text": "x", "labels": {"a": 1}}])
+    with pytest.raises(UserError, match="is no list of labels"):
+        read_label_lists(path, Columns(label="labels"))
+
+
+def test_a_word_without_a_tag_and_unequal_lists_are_counted(tmp_path):
+    with pytest.raises(UserError, match=r"line 1: a word without a tag; .*line 3.*and 1 more"):
+        read_columns(written(tmp_path, "a.conll", "a\nb\nc\nd\n"), Columns())
+    rows = [{"tokens": ["a", "b"], "tags": ["O"]}, {"tokens": ["a"], "tags": ["O"]}]
+    with pytest.raises(UserError, match=r"line 1: 2 words, but 1 tags"):
+        read_tagged(written(tmp_path, "a.jsonl", rows), Columns())
+
+
+def test_choices_without_a_right_one_are_named(tmp_path):
+    rows = [{"text": "q", "choices": ["a", "b"], "label": "2"}]
+    with pytest.raises(UserError, match=r"the label '2' is neither 0 to 1 nor a choice"):
+        TASKS["multiple-choice"].read(written(tmp_path, "a.jsonl", rows), Columns())
+    rows = [{"text": "q", "choices": "a, b", "label": "0"}]
+    with pytest.raises(UserError, match="holds no list"):
+        TASKS["multiple-choice"].read(written(tmp_path, "b.jsonl", rows), Columns())
+
+
+def test_labels_of_choices_are_numbers_letters_or_texts(tmp_path):
+    rows = [
+        {"text": "q", "choices": ["a", "b", "c"], "label": label} for label in (2, "C", "c", "2")
+    ]
+    found = TASKS["multiple-choice"].read(written(tmp_path, "a.jsonl", rows), Columns())
+    assert [example.answer for example in found] == [2, 2, 2, 2]
+    path = written(tmp_path, "a.csv", "q,one,two,three,label\nq,a,b,c,1\nq,a,b,,B\n")
+    columns = Columns(text="q", choices=("one", "two", "three"))
+    found = TASKS["multiple-choice"].read(path, columns)
+    assert [(len(example.choices), example.answer) for example in found] == [(3, 1), (2, 1)]
+
+
+def test_from_a_file_to_predictions_with_a_split_that_is_kept(checkpoint, tmp_path, capsys):
+    rows = sentiment_rows(100) + [("", "sad")] * 30
+    lines = "\n".join(f'"{text}";{label}' for text, label in rows)
+    path = written(tmp_path, "my.csv", f"body;topic\n{lines}\n")
+    run = tmp_path / "run"
+    result = finetune(
+        FinetuneConfig(
+            checkpoint=str(checkpoint),
+            output=str(run),
+            data=str(path),
+            text="body",
+            label="topic",
+            epochs=1,
+            sequence_length=8,
+        )
+    )
+    assert (result.task, result.examples, result.dev_examples) == ("classification", 117, 13)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "so the task is classification" in said
+    assert "data: 117 training examples, 13 for dev" in said
+    assert "lose their ends" in said
+    summary = json.loads((run / "data.json").read_text())
+    assert set(summary["counts"]) == {"glad", "sad"}
+    assert summary["truncated"] > 0 and summary["repeated"] > 0 and summary["shared"] > 0
+    assert summary["empty"] >= 17 and len(summary["first_empty"]) == 3
+    assert len(json.loads((run / "dev_rows.json").read_text())) == 13
+    again = evaluate(EvaluateConfig(str(run), str(path), quiet=True))
+    assert again.examples == 130
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "message"),
+    [
+        ("a.csv", "text,label\nx,a\ny,a\n", {}, "the one label 'a'"),
+        ("a.tsv", "text\tlabel\nx\t1.5\ny\t1.5\n", {"task": "regression"}, "the one label '1.5'"),
+        ("a.jsonl", [{"text": "x", "labels": []}] * 3, {}, "have no label"),
+        ("a.conll", "x O\ny O\n\nz O\n", {}, "have no label"),
+        ("a.csv", 'text,label\n"",a\n" ",b\n', {}, "all 2 texts of .* are empty"),
+    ],
+)
+def test_data_with_nothing_to_tell_apart_are_refused(
+    checkpoint, name, content, options, message, tmp_path
+):
+    path = written(tmp_path, name, content)
+    with pytest.raises(UserError, match=message):
+        finetune(
+            config(
+                checkpoint=str(checkpoint), output=str(tmp_path / "r"), data=str(path), **options
+            )
+        )
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_task_that_does_not_fit_the_checkpoints_head_is_one_line(checkpoint, tmp_path):
+    run = tmp_path / "run"
+    path = written(tmp_path, "a.csv", "text,label\nthe,a\nman,b\nran,a\n")
+    options = {"checkpoint": str(checkpoint), "output": str(run), "sequence_length": 32}
+    finetune(config(**options, data=str(path), epochs=1))
+    for task in ("regression", "sts-b", "multi-label", "multiple-choice", "tagging"):
+        with pytest.raises(UserError, match=f"not tuned for {task}: its head is classification"):
+            evaluate(EvaluateConfig(str(run), str(path), task=task, quiet=True))
+    with pytest.raises(UserError, match="has no form for submissions"):
+        evaluate(EvaluateConfig(str(run), str(path), submission=str(tmp_path / "s"), quiet=True))
