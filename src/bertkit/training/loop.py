@@ -36,14 +36,12 @@ from bertkit.training.config import TrainOptions
 from bertkit.training.interrupt import InterruptGuard
 from bertkit.training.log import RunLog
 from bertkit.training.meter import Meter
-from bertkit.training.objective import BatchSource, Evaluate, LossSums, Objective
+from bertkit.training.objective import BatchSource, Evaluate, Objective
 from bertkit.training.optimizer import make_optimizer, moments
 from bertkit.training.precision import compute_dtype
 from bertkit.training.prefetch import prefetched
 from bertkit.training.processes import Processes, alone
 from bertkit.training.update import NotFiniteError, Numbered, Updater
-
-__all__ = ["BatchSource", "Evaluate", "LossSums", "Objective", "TrainResult", "train"]
 
 
 @dataclass
