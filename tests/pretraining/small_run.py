@@ -6,10 +6,15 @@ import random
 from dataclasses import fields, replace
 from pathlib import Path
 
+import pytest
+
 from bertkit.corpus.config import PrepareConfig
 from bertkit.corpus.prepare import prepare
 from bertkit.pretraining.config import PretrainConfig
+from bertkit.pretraining.phases import PhasedSource
+from bertkit.pretraining.run import pretrain
 from bertkit.text.tokenizer import Tokenizer
+from bertkit.training.batch import Batch
 
 WORDS = [
     *("the", "man", "woman", "dog", "cat", "house", "river", "went", "came", "saw", "ran"),
@@ -80,3 +85,22 @@ def flags(config: PretrainConfig) -> list[str]:
         else:
             found += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
     return found
+
+
+class StopError(Exception):
+    """Ends a run in the middle, as a crash would."""
+
+
+def pretrain_until(step: int, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starts the run, which crashes when it asks for the micro-batches of `step`."""
+    real = PhasedSource.share
+
+    def share(self: PhasedSource, number: int, rank: int, count: int) -> list[tuple[int, Batch]]:
+        if number == step:
+            raise StopError
+        return real(self, number, rank, count)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PhasedSource, "share", share)
+        with pytest.raises(StopError):
+            pretrain(config)

@@ -25,15 +25,13 @@ from bertkit.corpus.prepare import prepare
 from bertkit.errors import UserError
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.model.config import model_config
-from bertkit.pretraining import run as run_module
 from bertkit.pretraining.config import PretrainConfig
 from bertkit.pretraining.dryrun import DryRun, flops_per_token
 from bertkit.pretraining.run import pretrain
 from bertkit.text.tokenizer import Tokenizer
-from bertkit.training.batch import Batch
 from bertkit.training.checkpoint import FOLDER
 from bertkit.training.log import read_log
-from tests.pretraining.small_run import configuration, flags, small_corpus
+from tests.pretraining.small_run import configuration, flags, pretrain_until, small_corpus
 
 
 @pytest.fixture(scope="module")
@@ -120,23 +118,8 @@ def test_phases_of_shorter_sequences_come_first_and_survive_a_restart(
     tokens = [r["tokens"] for r in read_log(tmp_path / "whole") if r["kind"] == "train"]
     assert tokens[0] < 10 * 8 * 16 < tokens[1] - tokens[0]
 
-    class StopError(Exception):
-        pass
-
     cut = replace(config, output=str(tmp_path / "cut"))
-    with monkeypatch.context() as patch:
-        real = run_module.PhasedSource.share
-
-        def stop_at_17(
-            self: run_module.PhasedSource, step: int, rank: int, count: int
-        ) -> list[tuple[int, Batch]]:
-            if step == 17:
-                raise StopError
-            return real(self, step, rank, count)
-
-        patch.setattr(run_module.PhasedSource, "share", stop_at_17)
-        with pytest.raises(StopError):
-            pretrain(cut)
+    pretrain_until(17, cut, monkeypatch)
     assert pretrain(cut).resumed_from == 10
     ends = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut")]
     assert ends[0] == ends[1]
@@ -344,23 +327,8 @@ def test_every_variant_learns_restarts_and_leaves_its_checkpoint(
     loaded = load_checkpoint(tmp_path / "whole")
     assert (loaded.missing, loaded.unexpected) == ([], [])
 
-    class StopError(Exception):
-        pass
-
     cut = replace(config, output=str(tmp_path / "cut"))
-    with monkeypatch.context() as patch:
-        real = run_module.PhasedSource.share
-
-        def stop_at_37(
-            self: run_module.PhasedSource, step: int, rank: int, count: int
-        ) -> list[tuple[int, Batch]]:
-            if step == 37:
-                raise StopError
-            return real(self, step, rank, count)
-
-        patch.setattr(run_module.PhasedSource, "share", stop_at_37)
-        with pytest.raises(StopError):
-            pretrain(cut)
+    pretrain_until(37, cut, monkeypatch)
     assert pretrain(cut).resumed_from == 30
     ends = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut")]
     assert ends[0] == ends[1]

@@ -25,7 +25,6 @@ from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
 from bertkit.formats.tensorflow import save_tensorflow
 from bertkit.model.bert import LABELLED, MODELS
 from bertkit.model.config import ModelConfig, model_config
-from bertkit.pretraining import run as run_module
 from bertkit.pretraining.config import PretrainConfig
 from bertkit.pretraining.dryrun import DryRun
 from bertkit.pretraining.objectives import make_objective
@@ -38,6 +37,7 @@ from bertkit.text.vocabulary import learn_vocabulary
 from bertkit.training.batch import Batch
 from bertkit.training.log import read_log
 from tests.model.peers import random_batch
+from tests.pretraining.small_run import pretrain_until
 
 SHARED = ["the", "of", "and", "a", "was", "good"]
 GENERAL = [*SHARED, "man", "woman", "dog", "cat", "house", "river", "went", "came", "saw", "ran"]
@@ -375,26 +375,6 @@ def test_a_parent_with_shorter_sequences_is_pointed_out(
     assert "positions 32 to 63 start as copies of 1 to 31" in capsys.readouterr().err
 
 
-class StopError(Exception):
-    pass
-
-
-def stopped_at(step: int, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        real = run_module.PhasedSource.share
-
-        def stop(
-            self: run_module.PhasedSource, number: int, rank: int, count: int
-        ) -> list[tuple[int, Batch]]:
-            if number == step:
-                raise StopError
-            return real(self, number, rank, count)
-
-        patch.setattr(run_module.PhasedSource, "share", stop)
-        with pytest.raises(StopError):
-            pretrain(config)
-
-
 @pytest.mark.parametrize("objective", ["mlm+nsp", "mlm+sop", "ltr"])
 def test_a_restart_changes_no_bit(
     medical: Path,
@@ -416,8 +396,8 @@ def test_a_restart_changes_no_bit(
     )
     pretrain(config)
     cut = replace(config, output=str(tmp_path / "cut"))
-    stopped_at(3, cut, monkeypatch)  # before the first restart point: from the checkpoint again
-    stopped_at(8, cut, monkeypatch)
+    pretrain_until(3, cut, monkeypatch)  # before the first restart point: from the checkpoint again
+    pretrain_until(8, cut, monkeypatch)
     assert pretrain(cut).resumed_from == 5
     for name in ("model.safetensors", "checkpoints/step-00000012/optimizer.safetensors"):
         ends = [(tmp_path / run / name).read_bytes() for run in ("whole", "cut")]

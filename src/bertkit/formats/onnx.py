@@ -214,6 +214,3 @@ class _Calibration:
 
     def get_next(self) -> dict[str, np.ndarray] | None:
         return next(self._feeds, None)
-
-    def __len__(self) -> int:
-        raise NotImplementedError

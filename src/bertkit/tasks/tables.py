@@ -7,27 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-NAMES = {
-    "f1": "F1",
-    "macro_f1": "macro F1",
-    "micro_f1": "micro F1",
-    "exact_match": "exact match",
-    "matthews": "Matthews",
-    "pearson": "Pearson",
-    "spearman": "Spearman",
-    "rmse": "RMSE",
-}
-"""Metrics as they are written for people."""
+from bertkit.report.finetuning import metric_name, metric_value
 
 
 def metrics_line(metrics: dict[str, float]) -> str:
     """Metrics in one line, shares in per cent: "accuracy 92.30 %, Matthews 0.5612"."""
-    plain = ("matthews", "pearson", "spearman", "rmse", "best_exact_thresh", "best_f1_thresh")
-    return ", ".join(
-        f"{NAMES.get(name, name.replace('_', ' '))} "
-        + (f"{value:.4f}" if name.split("-")[0] in plain else f"{100 * value:.2f} %")
-        for name, value in metrics.items()
-    )
+    return ", ".join(f"{metric_name(name)} {metric_value(name, v)}" for name, v in metrics.items())
 
 
 def scores_table(table: list[dict[str, Any]]) -> str:

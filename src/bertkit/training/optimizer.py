@@ -10,6 +10,7 @@ lamb         You et al. 2019 (arXiv 1904.00962), for very large batches: Adam's 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -85,7 +86,7 @@ def make_optimizer(
     return kind(groups, **settings)
 
 
-class _Moments(torch.optim.Optimizer):
+class _Moments(torch.optim.Optimizer, ABC):
     """What PaperAdam and Lamb share: the moving means of the gradient and of its square."""
 
     def __init__(
@@ -120,6 +121,7 @@ class _Moments(torch.optim.Optimizer):
             torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
             self._move(group, parameters, first, second)
 
+    @abstractmethod
     def _move(
         self,
         group: dict[str, Any],
@@ -127,7 +129,7 @@ class _Moments(torch.optim.Optimizer):
         first: list[torch.Tensor],
         second: list[torch.Tensor],
     ) -> None:
-        raise NotImplementedError
+        """Moves the parameters of a group by the means of their gradients and squares."""
 
 
 class PaperAdam(_Moments):
