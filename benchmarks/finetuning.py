@@ -108,7 +108,7 @@ def our_step(task: str, options: argparse.Namespace) -> tuple[Callable[[list[int
         config = our_config(task, folder, Path(scratch, "run"), options)
         entry = get_task(task)
         data = read_data(config, entry)
-    model, _ = load_model(config, entry, data)
+    model, _ = load_model(config, entry, data, Path(config.checkpoint))
     tokenizer = Tokenizer.load(config.checkpoint)
     made = entry.features(data.train, tokenizer, data.labels, task_options(config))
     how = train_options(config, len(made.features))
