@@ -27,6 +27,7 @@ from bertkit.tasks.question_answering import (
 from bertkit.tasks.question_windows import Windowing, make_windows
 from bertkit.tasks.readers import require_file
 from bertkit.tasks.registry import TASKS, get_task
+from bertkit.tasks.search import score_of_chance
 from bertkit.tasks.spans import decode_answers
 from bertkit.tasks.squad import QuestionExample, read_squad
 from bertkit.tasks.squad_metrics import squad2_scores
@@ -374,6 +375,22 @@ def test_the_official_numbers_hold_on_the_real_half_of_squad_2(shared_data):
     assert {n: v if n.endswith("thresh") else 100 * v for n, v in ours.items()} == pytest.approx(
         official, abs=1e-9
     )
+
+
+def test_chance_is_the_share_of_questions_that_have_no_answer(tmp_path):
+    some = read_squad(write_squad(tmp_path / "some.json", 40, 0, unanswerable=0.4))
+    none = sum(not example.answers for example in some)
+    assert 0 < none < len(some)
+    task = get_task("squad-2.0")
+    assert score_of_chance(task, some, []) == none / len(some)
+    [answers] = task.blind(some, [])
+    metrics = task.metric(some, answers).metrics
+    assert metrics["exact"] == metrics["f1"] == none / len(some)
+    assert metrics["NoAns_f1"] == 1.0 and metrics["HasAns_f1"] == 0.0
+    assert score_of_chance(get_task("question-answering"), some, []) == none / len(some)
+    every = read_squad(write_squad(tmp_path / "every.json", 5, 0))
+    for name in QUESTION_TASKS:
+        assert score_of_chance(get_task(name), every, []) == 0.0
 
 
 def test_a_step_is_computed_by_a_budget_of_tokens_and_loses_no_window(tiny_tokenizer, tmp_path):
