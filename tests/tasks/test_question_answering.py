@@ -30,7 +30,7 @@ from bertkit.tasks.registry import TASKS, get_task
 from bertkit.tasks.search import score_of_chance
 from bertkit.tasks.spans import decode_answers
 from bertkit.tasks.squad import QuestionExample, read_squad
-from bertkit.tasks.squad_metrics import squad2_scores
+from bertkit.tasks.squad_metrics import squad2_scores, squad_scores
 from bertkit.tasks.task import Columns, TaskOptions
 from tests.tasks.official_squad import version1, version2
 from tests.tasks.tiny import save_tiny
@@ -356,6 +356,23 @@ def test_chinese_data_sets_are_scored_by_characters(tmp_path, tiny_tokenizer):
     assert predictions[0].answer == "书"
     metrics = task.metric(examples, predictions).metrics
     assert metrics == pytest.approx({"f1": 2 / 3, "exact": 0.0, "average": 1 / 3})
+
+
+def test_the_official_numbers_hold_on_the_real_dev_set_of_squad_1(shared_data):
+    examples = read_squad(shared_data / "squad" / "dev-v1.1.json")[::4]
+    generator = random.Random(0)
+    golds = {e.id: [a.text for a in e.answers] for e in examples}
+    predictions = {}
+    for example in examples:
+        words = example.context.split()
+        first = generator.randrange(len(words))
+        guess = " ".join(words[first : first + 3])
+        right = golds[example.id][-1]
+        predictions[example.id] = generator.choice([guess, right, f"The {right}.", right[:-2]])
+    ours = squad_scores(golds, predictions)
+    assert (100 * ours["exact"], 100 * ours["f1"]) == pytest.approx(
+        version1(golds, predictions), abs=1e-12
+    )
 
 
 def test_the_official_numbers_hold_on_the_real_half_of_squad_2(shared_data):
