@@ -1,4 +1,4 @@
-"""The scores of `finetuning.py`: lines of JSON, one for each whole run, in; both sides' table out."""
+"""The scores of `finetuning.py`: a line of JSON for each whole run in, one table out."""
 
 from __future__ import annotations
 
