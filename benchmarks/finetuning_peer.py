@@ -2,8 +2,8 @@
 
 It shares nothing with bertkit but the files: its own readers, the tokenizer of transformers,
 batches padded to their longest sequence (or all to the maximum), and metrics from scikit-learn,
-SciPy and seqeval. Learning rate 5e-5, batch 32, linear decay after 10 % warm-up, AdamW with the
-decay of matrices 0.01, gradients clipped to 1.
+SciPy and seqeval. The recipe is in `finetuning_tasks.py`; AdamW with the decay of matrices 0.01,
+gradients clipped to 1. What is question answering's own is in `finetuning_peer_squad.py`.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from typing import Any
 
 import numpy as np
 import torch
+from finetuning_peer_squad import (
+    Question,
+    Window,
+    choose_answers,
+    cut,
+    read_questions,
+    squad_scores,
+)
+from finetuning_tasks import BATCH, RATE, SQUAD_FILE, TASKS, WARMUP
 from torch import Tensor
-
-LENGTH = 128
-BATCH = 32
-RATE = 5e-5
-WARMUP = 0.1
-SST2_ROWS = 8000
-"""The first rows of SST-2 are trained on, for time's sake."""
 
 SETTINGS = ("float32 maximum", "float32 longest", "bf16 longest")
 """Precision of autocast, and what a batch is padded to."""
+
+INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 
 @dataclass(frozen=True)
 class Table:
     """Where the columns of a table are, counted from 0."""
 
-    folder: str
     texts: tuple[int, ...]
     label: int
     header: bool = True
-    rows: int | None = None
 
 
 TABLES = {
-    "mrpc": Table("glue/MRPC", (3, 4), 0),
-    "rte": Table("glue/RTE", (1, 2), 3),
-    "cola": Table("glue/CoLA", (3,), 1, header=False),
-    "sts-b": Table("glue/STS-B", (7, 8), 9),
-    "sst-2": Table("glue/SST-2", (0,), 1, rows=SST2_ROWS),
+    "mrpc": Table((3, 4), 0),
+    "rte": Table((1, 2), 3),
+    "cola": Table((3,), 1, header=False),
+    "sts-b": Table((7, 8), 9),
+    "sst-2": Table((0,), 1),
 }
-CONLL = "conll2003"
-TASKS = (*TABLES, "conll-2003")
 
 
 @dataclass
@@ -57,9 +57,11 @@ class Examples:
 
     Attributes:
         ids, segments: [examples][tokens].
-        labels: [examples]: a class, a score, or for tagging a list of one for each token.
+        labels: [examples]: a class, a score, for tagging a list of one for each token, for
+            question answering the answer's first and last token.
         gold: tagging: the tags of each sentence.
         words: tagging: [examples][tokens] the word of each first piece, None elsewhere.
+        questions, windows: question answering: an example is a window.
     """
 
     ids: list[list[int]]
@@ -67,6 +69,8 @@ class Examples:
     labels: list[Any]
     gold: list[list[str]] | None = None
     words: list[list[int | None]] | None = None
+    questions: list[Question] | None = None
+    windows: list[Window] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -74,9 +78,17 @@ class Examples:
 
 @dataclass
 class Work:
-    """A task, ready to be trained on."""
+    """A task, ready to be trained on.
 
-    task: str
+    Attributes:
+        model: the class of transformers that has its head.
+        length: tokens of the longest sequence.
+        names: of the classes or tags.
+        pad: id of [PAD].
+    """
+
+    model: str
+    length: int
     train: Examples
     dev: Examples
     names: list[str]
@@ -115,33 +127,65 @@ def prepare(task: str, data: Path, checkpoint: str) -> Work:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
-    if task == "conll-2003":
-        read = {s: read_conll(data / CONLL / f"eng.{s}") for s in ("train", "testa")}
-        names = sorted({tag for tags in read["train"][1] for tag in tags})
-        train, dev = (encode_words(tokenizer, *read[s], names) for s in ("train", "testa"))
-        return Work(task, train, dev, names, tokenizer.pad_token_id)
-    table = TABLES[task]
-    found = {s: read_table(table, data / table.folder / f"{s}.tsv") for s in ("train", "dev")}
-    if table.rows:
-        found["train"] = tuple(part[: table.rows] for part in found["train"])  # type: ignore[assignment]
+    family = {"conll-2003": prepare_words, "squad-1.1": prepare_questions}.get(task, prepare_texts)
+    return family(task, data, tokenizer)
+
+
+def prepare_texts(task: str, data: Path, tokenizer: Any) -> Work:
+    """Classification and regression."""
+    setup, table = TASKS[task], TABLES[task]
+    found = {s: read_table(table, data / setup.folder / f"{s}.tsv") for s in ("train", "dev")}
+    if setup.rows:
+        found["train"] = tuple(part[: setup.rows] for part in found["train"])  # type: ignore[assignment]
     names = [] if task == "sts-b" else sorted(set(found["train"][1]))
     number: Callable[[str], Any] = float if task == "sts-b" else names.index
     made = []
     for texts, labels in found.values():
-        encoded = tokenizer(
-            *(list(part) for part in zip(*texts, strict=True)), truncation=True, max_length=LENGTH
-        )
+        columns = (list(part) for part in zip(*texts, strict=True))
+        encoded = tokenizer(*columns, truncation=True, max_length=setup.length)
         made.append(
             Examples(encoded["input_ids"], encoded["token_type_ids"], [number(x) for x in labels])
         )
-    return Work(task, made[0], made[1], names, tokenizer.pad_token_id)
+    head = "AutoModelForSequenceClassification"
+    return Work(head, setup.length, made[0], made[1], names, tokenizer.pad_token_id)
+
+
+def prepare_words(task: str, data: Path, tokenizer: Any) -> Work:
+    """Tagging."""
+    setup = TASKS[task]
+    read = {s: read_conll(data / setup.folder / f"eng.{s}") for s in ("train", "testa")}
+    names = sorted({tag for tags in read["train"][1] for tag in tags})
+    train, dev = (encode_words(tokenizer, *one, names, setup.length) for one in read.values())
+    head = "AutoModelForTokenClassification"
+    return Work(head, setup.length, train, dev, names, tokenizer.pad_token_id)
+
+
+def prepare_questions(task: str, data: Path, tokenizer: Any) -> Work:
+    """Question answering: the file's first articles are trained on, its last ones scored on."""
+    setup = TASKS[task]
+    first, last = setup.articles or (0, 0)
+    made = []
+    for articles in (slice(first), slice(-last, None)):
+        questions = read_questions(data / setup.folder / SQUAD_FILE, articles)
+        windows = cut(tokenizer, questions, setup.length)
+        made.append(
+            Examples(
+                [window.ids for window in windows],
+                [window.segments for window in windows],
+                [window.span for window in windows],
+                questions=questions,
+                windows=windows,
+            )
+        )
+    head = "AutoModelForQuestionAnswering"
+    return Work(head, setup.length, made[0], made[1], [], tokenizer.pad_token_id)
 
 
 def encode_words(
-    tokenizer: Any, words: list[list[str]], tags: list[list[str]], names: list[str]
+    tokenizer: Any, words: list[list[str]], tags: list[list[str]], names: list[str], length: int
 ) -> Examples:
     """Sentences with the label at the first piece of each word."""
-    encoded = tokenizer(words, is_split_into_words=True, truncation=True, max_length=LENGTH)
+    encoded = tokenizer(words, is_split_into_words=True, truncation=True, max_length=length)
     labels, firsts = [], []
     for row, gold in enumerate(tags):
         of_tokens = encoded.word_ids(row)
@@ -157,37 +201,37 @@ def encode_words(
 def batch_of(work: Work, examples: Examples, rows: list[int], setting: str) -> dict[str, Tensor]:
     """A padded batch."""
     longest = max(len(examples.ids[row]) for row in rows)
-    width = LENGTH if setting.endswith("maximum") else longest
+    width = work.length if setting.endswith("maximum") else longest
 
     def padded(values: list[list[int]], fill: int) -> Tensor:
         return torch.tensor([v[:width] + [fill] * (width - len(v)) for v in values])
 
     ids = [examples.ids[row] for row in rows]
     labels = [examples.labels[row] for row in rows]
-    return {
+    batch = {
         "input_ids": padded(ids, work.pad),
         "token_type_ids": padded([examples.segments[row] for row in rows], 0),
         "attention_mask": padded([[1] * len(one) for one in ids], 0),
-        "labels": padded(labels, -100) if isinstance(labels[0], list) else torch.tensor(labels),
     }
+    if examples.windows is not None:
+        batch["start_positions"], batch["end_positions"] = torch.tensor(labels).T
+    else:
+        tags = isinstance(labels[0], list)
+        batch["labels"] = padded(labels, -100) if tags else torch.tensor(labels)
+    return batch
 
 
 class Loop:
     """The model, its optimizer and one step at a time."""
 
     def __init__(self, work: Work, checkpoint: str, setting: str, seed: int, steps: int) -> None:
-        from transformers import (
-            AutoModelForSequenceClassification,
-            AutoModelForTokenClassification,
-            get_linear_schedule_with_warmup,
-        )
+        import transformers
 
         torch.manual_seed(seed)
         self.work, self.setting = work, setting
-        tagging = work.train.words is not None
-        kind = AutoModelForTokenClassification if tagging else AutoModelForSequenceClassification
-        self.model = kind.from_pretrained(
-            checkpoint, num_labels=len(work.names) or 1, attn_implementation="sdpa"
+        outputs = 2 if work.train.windows is not None else len(work.names) or 1
+        self.model = getattr(transformers, work.model).from_pretrained(
+            checkpoint, num_labels=outputs, attn_implementation="sdpa"
         )
         self.model.train()
         named = list(self.model.named_parameters())
@@ -196,7 +240,9 @@ class Loop:
             {"params": [p for _, p in named if p.ndim < 2], "weight_decay": 0.0},
         ]
         self.optimizer = torch.optim.AdamW(groups, lr=RATE, eps=1e-6)
-        self.schedule = get_linear_schedule_with_warmup(self.optimizer, int(WARMUP * steps), steps)
+        self.schedule = transformers.get_linear_schedule_with_warmup(
+            self.optimizer, int(WARMUP * steps), steps
+        )
 
     def forward(self, batch: dict[str, Tensor]) -> Any:
         with torch.autocast("cpu", torch.bfloat16, enabled=self.setting.startswith("bf16")):
@@ -214,21 +260,24 @@ class Loop:
 
     @torch.inference_mode()
     def logits(self) -> Iterator[np.ndarray]:
-        """Of each dev example, in order."""
+        """Of each dev example, in order; of a window [tokens, 2]: scores of starts and ends."""
         self.model.eval()
         for first in range(0, len(self.work.dev), 64):
             rows = list(range(first, min(first + 64, len(self.work.dev))))
             batch = batch_of(self.work, self.work.dev, rows, self.setting)
-            del batch["labels"]
-            yield from self.forward(batch).logits.float().numpy()
+            inputs = {name: batch[name] for name in INPUTS}
+            found = self.forward(inputs)
+            if self.work.dev.windows is None:
+                logits = found.logits
+            else:
+                logits = torch.stack([found.start_logits, found.end_logits], dim=2)
+            yield from logits.float().numpy()
         self.model.train()
 
 
-def run(
-    task: str, data: Path, checkpoint: str, setting: str, seed: int, epochs: int
-) -> dict[str, Any]:
+def run(task: str, data: Path, checkpoint: str, setting: str, seed: int) -> dict[str, Any]:
     """A whole fine-tuning: {"metrics", "seconds" of training}."""
-    work = prepare(task, data, checkpoint)
+    work, epochs = prepare(task, data, checkpoint), TASKS[task].epochs
     per_epoch = -(-len(work.train) // BATCH)
     loop = Loop(work, checkpoint, setting, seed, epochs * per_epoch)
     generator = np.random.default_rng(seed)
@@ -246,6 +295,9 @@ def score(work: Work, logits: list[np.ndarray]) -> dict[str, float]:
     from scipy.stats import pearsonr, spearmanr
     from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
+    if work.dev.windows is not None:
+        questions = work.dev.questions or []
+        return squad_scores(questions, choose_answers(questions, work.dev.windows, logits))
     if work.dev.words is not None:
         from seqeval.metrics import f1_score as entity_f1
 

@@ -27,9 +27,10 @@ from bertkit.tasks.question_answering import (
 from bertkit.tasks.question_windows import Windowing, make_windows
 from bertkit.tasks.readers import require_file
 from bertkit.tasks.registry import TASKS, get_task
+from bertkit.tasks.search import score_of_chance
 from bertkit.tasks.spans import decode_answers
 from bertkit.tasks.squad import QuestionExample, read_squad
-from bertkit.tasks.squad_metrics import squad2_scores
+from bertkit.tasks.squad_metrics import squad2_scores, squad_scores
 from bertkit.tasks.task import Columns, TaskOptions
 from tests.tasks.official_squad import version1, version2
 from tests.tasks.tiny import save_tiny
@@ -357,6 +358,23 @@ def test_chinese_data_sets_are_scored_by_characters(tmp_path, tiny_tokenizer):
     assert metrics == pytest.approx({"f1": 2 / 3, "exact": 0.0, "average": 1 / 3})
 
 
+def test_the_official_numbers_hold_on_the_real_dev_set_of_squad_1(shared_data):
+    examples = read_squad(shared_data / "squad" / "dev-v1.1.json")[::4]
+    generator = random.Random(0)
+    golds = {e.id: [a.text for a in e.answers] for e in examples}
+    predictions = {}
+    for example in examples:
+        words = example.context.split()
+        first = generator.randrange(len(words))
+        guess = " ".join(words[first : first + 3])
+        right = golds[example.id][-1]
+        predictions[example.id] = generator.choice([guess, right, f"The {right}.", right[:-2]])
+    ours = squad_scores(golds, predictions)
+    assert (100 * ours["exact"], 100 * ours["f1"]) == pytest.approx(
+        version1(golds, predictions), abs=1e-12
+    )
+
+
 def test_the_official_numbers_hold_on_the_real_half_of_squad_2(shared_data):
     examples = read_squad(shared_data / "squad" / "dev-v2.0-half.json")
     generator = random.Random(0)
@@ -374,6 +392,22 @@ def test_the_official_numbers_hold_on_the_real_half_of_squad_2(shared_data):
     assert {n: v if n.endswith("thresh") else 100 * v for n, v in ours.items()} == pytest.approx(
         official, abs=1e-9
     )
+
+
+def test_chance_is_the_share_of_questions_that_have_no_answer(tmp_path):
+    some = read_squad(write_squad(tmp_path / "some.json", 40, 0, unanswerable=0.4))
+    none = sum(not example.answers for example in some)
+    assert 0 < none < len(some)
+    task = get_task("squad-2.0")
+    assert score_of_chance(task, some, []) == none / len(some)
+    [answers] = task.blind(some, [])
+    metrics = task.metric(some, answers).metrics
+    assert metrics["exact"] == metrics["f1"] == none / len(some)
+    assert metrics["NoAns_f1"] == 1.0 and metrics["HasAns_f1"] == 0.0
+    assert score_of_chance(get_task("question-answering"), some, []) == none / len(some)
+    every = read_squad(write_squad(tmp_path / "every.json", 5, 0))
+    for name in QUESTION_TASKS:
+        assert score_of_chance(get_task(name), every, []) == 0.0
 
 
 def test_a_step_is_computed_by_a_budget_of_tokens_and_loses_no_window(tiny_tokenizer, tmp_path):

@@ -26,7 +26,7 @@ from bertkit.errors import UserError
 from bertkit.model.batch import FlatBatch
 from bertkit.model.heads import span_loss
 from bertkit.tasks.question_windows import Window, Windowing, make_windows
-from bertkit.tasks.spans import AnswerPrediction, decode_answers
+from bertkit.tasks.spans import AnswerPrediction, Span, decode_answers
 from bertkit.tasks.squad import QuestionExample, read_squad, without_lost_answers
 from bertkit.tasks.squad_metrics import (
     cmrc_scores,
@@ -332,6 +332,13 @@ def counts(examples: Sequence[QuestionExample]) -> dict[str, int]:
     return {"answerable": answerable, "unanswerable": len(examples) - answerable}
 
 
+def blind(
+    examples: Sequence[QuestionExample], labels: Sequence[str]
+) -> list[list[AnswerPrediction]]:
+    """No answer to any question: scores the share of unanswerable ones."""
+    return [[AnswerPrediction([], Span("", 0, 0, 0.0, 0.0), None, 1) for _ in examples]]
+
+
 def _golds(examples: Sequence[QuestionExample]) -> dict[str, list[str]]:
     return {example.id: [answer.text for answer in example.answers or ()] for example in examples}
 
@@ -372,6 +379,7 @@ QUESTION_ANSWERING = Task(
     texts=texts,
     counts=counts,
     main="f1",
+    blind=blind,
     least_labels=0,
     is_labelled=is_labelled,
     from_input=from_input,
