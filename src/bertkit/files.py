@@ -344,3 +344,8 @@ def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UserError(f"{path} is not a JSON object; copy or export it again")
     return value
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a value to a file inside a place that is moved whole, such as `writing` yields."""
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -26,7 +26,7 @@ from typing import Any, TypeVar, cast
 from bertkit.corpus.config import PrepareConfig
 from bertkit.corpus.prepare import prepare
 from bertkit.errors import UserError
-from bertkit.files import writing
+from bertkit.files import write_json, writing
 from bertkit.journey.chinese import write_chinese
 from bertkit.journey.comparison import TaskData, compare
 from bertkit.journey.config import QuickstartConfig
@@ -346,8 +346,7 @@ def _report(
         commands=results.commands,
     )
     with writing(out / "results.json") as partial:
-        text = json.dumps(asdict(result), indent=2, ensure_ascii=False)
-        partial.write_text(text + "\n", encoding="utf-8")
+        write_json(partial, asdict(result))
     return result
 
 
