@@ -14,7 +14,8 @@ from bertkit.errors import Interrupted, UserError
 from bertkit.tasks import finetune as module
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
 from bertkit.tasks.evaluate import evaluate
-from bertkit.tasks.finetune import finetune, peak_rate
+from bertkit.tasks.finetune import finetune
+from bertkit.tasks.options import peak_rate
 from tests.tasks.tiny import save_tiny, write_entities, write_sentiment
 
 

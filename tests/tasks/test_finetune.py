@@ -16,8 +16,10 @@ from bertkit.errors import Interrupted, UserError
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.tasks import finetune as module
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
+from bertkit.tasks.data import held_out_rows, read_data
 from bertkit.tasks.evaluate import evaluate
-from bertkit.tasks.finetune import finetune, held_out_rows, read_data, train_options
+from bertkit.tasks.finetune import finetune
+from bertkit.tasks.options import train_options
 from bertkit.tasks.registry import TASKS
 from tests.tasks.tiny import save_tiny, write_entities, write_sentiment
 

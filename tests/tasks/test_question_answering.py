@@ -15,7 +15,8 @@ from bertkit.errors import UserError
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
 from bertkit.tasks.evaluate import evaluate
-from bertkit.tasks.finetune import finetune, task_options
+from bertkit.tasks.finetune import finetune
+from bertkit.tasks.options import task_options
 from bertkit.tasks.question_answering import (
     QUESTION_ANSWERING,
     SpanObjective,

@@ -18,8 +18,9 @@ from bertkit.model.encoder import set_compute_dtype
 from bertkit.report.finetuning import write_evaluation_report
 from bertkit.tasks.answers import check_head, evaluate_model, max_positions
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
-from bertkit.tasks.finetune import columns_of, task_options
+from bertkit.tasks.data import columns_of
 from bertkit.tasks.fit import check_fit
+from bertkit.tasks.options import task_options
 from bertkit.tasks.readers import require_file
 from bertkit.tasks.registry import family_of, get_task
 from bertkit.tasks.tables import metrics_line, scores_table, write_jsonl

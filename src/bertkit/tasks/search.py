@@ -18,7 +18,6 @@ with its large model on small data sets.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Sequence
@@ -29,12 +28,13 @@ from typing import Any
 
 from bertkit import config as configurations
 from bertkit.errors import UserError
-from bertkit.files import writing, writing_into
+from bertkit.files import write_json, writing, writing_into
 from bertkit.formats.hub import checkpoint_path
 from bertkit.formats.weights import weight_file, weight_parts
 from bertkit.progress import Progress
 from bertkit.tasks.config import FinetuneConfig, SearchConfig, TuningOptions
-from bertkit.tasks.finetune import MAY_CHANGE, check, load_model, read_data, same_inputs
+from bertkit.tasks.data import read_data, same_inputs
+from bertkit.tasks.finetune import MAY_CHANGE
 from bertkit.tasks.grid import (
     Attempt,
     Point,
@@ -46,9 +46,11 @@ from bertkit.tasks.grid import (
     mean_score,
     summary,
 )
+from bertkit.tasks.options import check
 from bertkit.tasks.own_data import resolve
 from bertkit.tasks.registry import get_task
 from bertkit.tasks.runs import Ended, fine_tune_all, forget
+from bertkit.tasks.start import load_model
 from bertkit.tasks.tables import metrics_line
 from bertkit.tasks.task import Task
 from bertkit.training.claim import claim
@@ -173,8 +175,7 @@ def search(config: SearchConfig) -> SearchResult:
     )
     _publish(Path(kept.ended.output), out)
     with writing(out / "results.json") as partial:
-        text = json.dumps(asdict(result), indent=2, ensure_ascii=False)
-        partial.write_text(text + "\n", encoding="utf-8")
+        write_json(partial, asdict(result))
     return result
 
 
