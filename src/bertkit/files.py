@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from bertkit.errors import UserError
+from bertkit.extras import need
 
 _BLOCK = 1 << 16
 
@@ -187,13 +188,7 @@ def damage(error: Exception) -> str | None:
 
 def zstandard() -> Any:
     """The package zstandard, imported when needed."""
-    try:
-        import zstandard as package
-    except ImportError:
-        raise UserError(
-            'Zstandard files need the package zstandard; pip install "bertkit[extract]"'
-        ) from None
-    return package
+    return need("zstandard", "extract", "Zstandard files need")
 
 
 class _ZstandardReader(io.RawIOBase):

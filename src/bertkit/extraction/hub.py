@@ -12,6 +12,7 @@ from typing import Any
 from bertkit.errors import UserError
 from bertkit.extraction.records import Dropped, Raw
 from bertkit.extraction.tables import Fields, to_raw
+from bertkit.extras import need
 
 PREFIX = "hub:"
 
@@ -31,10 +32,7 @@ def parse_name(name: str) -> tuple[str, str | None, str]:
 
 def read_hub(name: str, fields: Fields) -> Iterator[Raw | Dropped]:
     """The rows of the data set; UserError if it cannot be had or has no column of the text."""
-    try:
-        import datasets
-    except ImportError:
-        raise UserError(f'{name} needs the package datasets; pip install "bertkit[hub]"') from None
+    datasets = need("datasets", "hub", f"{name} needs")
     path, configuration, split = parse_name(name)
     rows = _load(datasets, name, path, configuration, split)
     try:

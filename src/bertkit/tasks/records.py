@@ -18,6 +18,7 @@ from typing import Any
 
 from bertkit.errors import UserError
 from bertkit.extraction.hub import PREFIX, parse_name
+from bertkit.extras import need
 from bertkit.tasks.rows import TableForm, json_objects, read_rows
 from bertkit.text.documents import JSONL_SUFFIXES
 
@@ -88,7 +89,7 @@ def hub_split(name: str, split: str) -> Path | None:
     if len(parts) == 3:  # the split is named: it is what one trains on
         return Path(name) if split == "train" else None
     path, configuration, _ = parse_name(name)
-    datasets = _datasets(name)
+    datasets = need("datasets", "hub", f"{name} needs")
     try:
         there = datasets.get_dataset_split_names(path, configuration)
     except Exception as error:  # it raises whatever its parts raise
@@ -125,12 +126,8 @@ def _listed(path: Path) -> Iterator[Record]:
 
 
 def _parquet(path: Path) -> Iterator[Record]:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError:
-        raise UserError(
-            f'{path} needs the package pyarrow; pip install "bertkit[parquet]"'
-        ) from None
+    arrow = need("pyarrow", "parquet", f"{path} needs")
+    parquet = need("pyarrow.parquet", "parquet", f"{path} needs")
     try:
         number = 0
         with parquet.ParquetFile(path) as file:
@@ -138,20 +135,12 @@ def _parquet(path: Path) -> Iterator[Record]:
                 for values in batch.to_pylist():
                     number += 1
                     yield record(values, f"{path}, row {number}")
-    except (OSError, ArrowException) as error:
+    except (OSError, arrow.ArrowException) as error:
         raise UserError(f"cannot read {path}: {_line(error)}; check the file") from error
 
 
-def _datasets(name: str) -> Any:
-    try:
-        import datasets
-    except ImportError:
-        raise UserError(f'{name} needs the package datasets; pip install "bertkit[hub]"') from None
-    return datasets
-
-
 def _hub_records(name: str) -> Iterator[Record]:
-    datasets = _datasets(name)
+    datasets = need("datasets", "hub", f"{name} needs")
     path, configuration, split = parse_name(name)
     try:
         rows = datasets.load_dataset(path, configuration, split=split, streaming=True)
