@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 from torch import nn
 
+from bertkit import config as configurations
 from bertkit.errors import UserError
 from bertkit.tasks.batches import TokenSource, TrainingSource
 from bertkit.tasks.config import FinetuneConfig
@@ -22,6 +24,12 @@ FINE_TUNING_RATE = 5e-5
 """In the paper's grid (appendix A.3)."""
 FEATURES_RATE = 1e-3
 """Of a BiLSTM that starts at random; the paper gives none."""
+
+
+def tuned_with(directory: Path) -> FinetuneConfig | None:
+    """The configuration a model was tuned with, where it lies beside it."""
+    saved = directory / "finetune.yaml"
+    return configurations.load(FinetuneConfig, saved) if saved.is_file() else None
 
 
 def task_options(config: FinetuneConfig) -> TaskOptions:

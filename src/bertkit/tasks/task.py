@@ -55,7 +55,6 @@ class TaskOptions:
 
     Attributes:
         sequence_length: tokens of the longest sequence, specials included.
-        workers: processes that may make features.
         long: "windows" reads an example that is too long in several units, where its family can.
         window_mean: what `Task.merge` averages.
         document_context: tagging: fill a sentence's sequence with the text around it.
@@ -65,7 +64,6 @@ class TaskOptions:
     """
 
     sequence_length: int
-    workers: int = 1
     long: Long = "cut"
     window_mean: WindowMean = "probabilities"
     document_context: bool = False
