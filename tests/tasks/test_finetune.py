@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from bertkit.errors import Interrupted, UserError
+from bertkit.errors import UserError
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.tasks import finetune as module
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
@@ -21,37 +23,11 @@ from bertkit.tasks.evaluate import evaluate
 from bertkit.tasks.finetune import finetune
 from bertkit.tasks.options import train_options
 from bertkit.tasks.registry import TASKS
-from tests.tasks.tiny import save_tiny, write_entities, write_sentiment
+from tests.tasks.tiny import finetune_until, tuning, write_sentiment
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory, tiny_tokenizer) -> Path:
-    return save_tiny(tmp_path_factory.mktemp("tiny") / "checkpoint", tiny_tokenizer)
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    write_sentiment(folder / "train.tsv", 400, seed=1)
-    write_sentiment(folder / "dev.tsv", 100, seed=2)
-    write_entities(folder / "train.txt", 400, seed=1)
-    write_entities(folder / "dev.txt", 100, seed=2)
-    return folder
-
-
-def config(pretrained: Path, folder: Path, output: Path, **changes: object) -> FinetuneConfig:
-    given = {
-        "task": "classification",
-        "data": str(folder),
-        "epochs": 5,
-        "batch_size": 16,
-        "learning_rate": 2e-3,
-        "sequence_length": 32,
-        "precision": "fp32",
-        "quiet": True,
-    }
-    given |= {"checkpoint": str(pretrained), "output": str(output)}
-    return FinetuneConfig(**(given | changes))
+def config(pretrained: Path, folder: Path, output: Path, **changes: Any) -> FinetuneConfig:
+    return tuning(pretrained, output, **({"task": "classification", "data": str(folder)} | changes))
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
@@ -102,23 +78,9 @@ def test_an_interrupted_run_ends_with_the_weights_of_one_that_ran_through(
     changes = {"epochs": 1, "checkpoint_steps": 10}
     through = config(checkpoint, data, tmp_path / "through", **changes)
     finetune(through)
-    real = module.train
-
-    def killed(model, objective, source, options, run, **rest):
-        def step(number: int):
-            if number == 17:
-                raise KeyboardInterrupt
-            return type(source).step(source, number)
-
-        source.step = step
-        return real(model, objective, source, options, run, **rest)
-
     broken = config(checkpoint, data, tmp_path / "broken", **changes)
-    monkeypatch.setattr(module, "train", killed)
-    with pytest.raises((KeyboardInterrupt, Interrupted)):
-        finetune(broken)
+    finetune_until(17, broken, monkeypatch)
     assert not (tmp_path / "broken" / "model.safetensors").exists()
-    monkeypatch.setattr(module, "train", real)
     finetune(broken)
     expected, found = weights(tmp_path / "through"), weights(tmp_path / "broken")
     assert all(torch.equal(expected[name], found[name]) for name in expected)
@@ -144,16 +106,26 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(
     subprocess.run(command(tmp_path / "whole"), check=True)
     cut = tmp_path / "cut"
     stops = 0
-    for _ in range(3):
+    for attempt in range(3):
         before = newest(cut)
-        process = subprocess.Popen(command(cut))
+        process = subprocess.Popen(command(cut), stderr=subprocess.PIPE, text=True)
         while process.poll() is None and newest(cut) <= before:
             time.sleep(0.001)
         if process.poll() is None:
             process.send_signal(number)
-        code = process.wait()
-        assert code in (-number, 128 + number, 0)
-        stops += code != 0
+        _, told = process.communicate()
+        assert process.returncode in (-number, 128 + number, 0), told
+        stops += process.returncode != 0
+        if number != signal.SIGKILL and attempt == 0:  # a later one may come after the last step
+            assert process.returncode == 128 + number
+            [line] = told.splitlines()
+            step = re.fullmatch(
+                rf"bertkit: stopped after step (\d+) of \d+, all of it saved in {cut}; "
+                "run the same command again to go on",
+                line,
+            )
+            assert step is not None and int(step[1]) == newest(cut) > before, told
+            assert not (cut / "model.safetensors").exists()
     assert stops >= 2
     subprocess.run(command(cut), check=True)
     for name in ("model.safetensors", "predictions.jsonl"):
