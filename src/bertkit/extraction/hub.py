@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bertkit.errors import UserError
+from bertkit.errors import UserError, reason
 from bertkit.extraction.records import Dropped, Raw
 from bertkit.extraction.tables import Fields, to_raw
 from bertkit.extras import need
@@ -43,7 +43,7 @@ def read_hub(name: str, fields: Fields) -> Iterator[Raw | Dropped]:
     except UserError:
         raise
     except Exception as error:  # the library has no error of its own for a lost connection
-        raise UserError(f"cannot read {name} on: {_line(error)}") from error
+        raise UserError(f"cannot read {name} on: {reason(error)}") from error
 
 
 def _load(datasets: Any, name: str, path: str, configuration: str | None, split: str) -> Any:
@@ -51,9 +51,5 @@ def _load(datasets: Any, name: str, path: str, configuration: str | None, split:
         return datasets.load_dataset(path, configuration, split=split, streaming=True)
     except Exception as error:  # it raises whatever its parts raise
         raise UserError(
-            f"cannot load {name}: {_line(error)}; check the name, configuration and split"
+            f"cannot load {name}: {reason(error)}; check the name, configuration and split"
         ) from error
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__

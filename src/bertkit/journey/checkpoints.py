@@ -12,8 +12,6 @@ from bertkit.model.parameters import ParameterRow, ParameterTable, parameter_tab
 
 Line = tuple[str, str]
 
-_SHOWN_LABELS = 12
-
 
 def checkpoint_facts(path: Path, verify: bool) -> tuple[str, dict[str, Any], list[Line]]:
     """What is in a checkpoint of any kind.
@@ -29,6 +27,7 @@ def checkpoint_facts(path: Path, verify: bool) -> tuple[str, dict[str, Any], lis
     """
     from bertkit.formats.source import kind_of, load_source
     from bertkit.journey.origin import origin_of
+    from bertkit.tasks.answers import listed
 
     if kind_of(path) == "onnx":
         return "ONNX model", *_onnx(path, verify)
@@ -59,9 +58,7 @@ def checkpoint_facts(path: Path, verify: bool) -> tuple[str, dict[str, Any], lis
         ("head", head),
     ]
     if model.labels:
-        shown = ", ".join(model.labels[:_SHOWN_LABELS])
-        more = len(model.labels) - _SHOWN_LABELS
-        lines.append(("labels", shown + (f" and {more} more" if more > 0 else "")))
+        lines.append(("labels", listed(model.labels)))
     lines.append(_vocabulary_of(path, sizes, facts))
     whole = "yes, every weight is there and finite"
     if loaded.missing:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import UserError
+from bertkit.errors import UserError, reason
 from bertkit.extraction.hub import PREFIX, parse_name
 from bertkit.extras import need
 from bertkit.tasks.rows import TableForm, json_objects, read_rows
@@ -93,7 +93,7 @@ def hub_split(name: str, split: str) -> Path | None:
     try:
         there = datasets.get_dataset_split_names(path, configuration)
     except Exception as error:  # it raises whatever its parts raise
-        raise UserError(f"cannot load {name}: {_line(error)}; check the name") from error
+        raise UserError(f"cannot load {name}: {reason(error)}; check the name") from error
     for candidate in HUB_SPLITS.get(split, (split,)):
         if candidate in there:
             return Path(f"{PREFIX}{path}:{configuration or ''}:{candidate}")
@@ -136,7 +136,7 @@ def _parquet(path: Path) -> Iterator[Record]:
                     number += 1
                     yield record(values, f"{path}, row {number}")
     except (OSError, arrow.ArrowException) as error:
-        raise UserError(f"cannot read {path}: {_line(error)}; check the file") from error
+        raise UserError(f"cannot read {path}: {reason(error)}; check the file") from error
 
 
 def _hub_records(name: str) -> Iterator[Record]:
@@ -158,7 +158,7 @@ def _hub_records(name: str) -> Iterator[Record]:
         raise
     except Exception as error:  # the library has no error of its own for a lost connection
         raise UserError(
-            f"cannot read {name}: {_line(error)}; check the name, configuration and split"
+            f"cannot read {name}: {reason(error)}; check the name, configuration and split"
         ) from error
 
 
@@ -174,7 +174,3 @@ def _class_names(feature: Any, datasets: Any) -> Callable[[Any], Any] | None:
         return None
     names = feature.names
     return lambda value: "" if value is None or value < 0 else names[value]
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
