@@ -15,7 +15,6 @@ from bertkit.errors import UserError
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
 from bertkit.tasks.evaluate import evaluate
 from bertkit.tasks.finetune import finetune
-from bertkit.tasks.options import peak_rate
 from tests.tasks.tiny import finetune_until, tuning
 
 
@@ -74,18 +73,6 @@ def test_a_random_encoder_is_a_baseline_for_features_too(checkpoint, data, tmp_p
     )
     name = "bert.embeddings.word_embeddings.weight"
     assert not torch.allclose(before[name], after[name], atol=1e-2)
-
-
-def test_the_learning_rate_is_that_of_what_is_trained():
-    plain = FinetuneConfig("x", task="tagging", output="y")
-    assert peak_rate(plain) == 5e-5
-    assert peak_rate(FinetuneConfig("x", task="tagging", output="y", features="last")) == 1e-3
-    assert (
-        peak_rate(
-            FinetuneConfig("x", task="tagging", output="y", features="last", learning_rate=0.1)
-        )
-        == 0.1
-    )
 
 
 @pytest.mark.parametrize(

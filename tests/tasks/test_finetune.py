@@ -18,11 +18,9 @@ from bertkit.errors import UserError
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.tasks import finetune as module
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
-from bertkit.tasks.data import held_out_rows, read_data
+from bertkit.tasks.data import held_out_rows
 from bertkit.tasks.evaluate import evaluate
 from bertkit.tasks.finetune import finetune
-from bertkit.tasks.options import train_options
-from bertkit.tasks.registry import TASKS
 from tests.tasks.tiny import finetune_until, tuning, write_sentiment
 
 
@@ -201,11 +199,7 @@ def test_fresh_layers_are_not_the_checkpoints(checkpoint, data, tmp_path):
     assert not same("encoder.pooler.weight")
 
 
-def test_steps_by_tokens_are_as_many_as_the_tokens_fill(checkpoint, data, tmp_path):
-    options = train_options(
-        config(checkpoint, data, tmp_path, epochs=3, batch_tokens=1000), 100, 4567
-    )
-    assert options.steps == 13
+def test_a_step_by_tokens_holds_the_longest_example(checkpoint, data, tmp_path):
     with pytest.raises(UserError, match=r"--batch-tokens 5 is less than the \d+ tokens"):
         finetune(config(checkpoint, data, tmp_path / "run", batch_tokens=5))
 
@@ -284,22 +278,6 @@ def test_without_a_dev_file_a_seeded_share_is_held_out_and_written_down(checkpoi
     rows = json.loads((tmp_path / "run" / "dev_rows.json").read_text())
     assert rows == held_out_rows(400, 0.2, seed=0)
     assert rows != held_out_rows(400, 0.2, seed=1)
-
-
-def test_few_examples_are_drawn_by_the_seed_and_more_include_fewer(checkpoint, data, tmp_path):
-    def drawn(count: int, seed: int = 0) -> set[str]:
-        settings = config(checkpoint, data, tmp_path, max_examples=count, seed=seed)
-        return {example.text for example in read_data(settings, TASKS["classification"]).train}
-
-    assert drawn(8) < drawn(40)
-    assert drawn(8) != drawn(8, seed=1)
-
-
-def test_steps_and_warm_up_are_the_reference_releases(checkpoint, data, tmp_path):
-    options = train_options(config(checkpoint, data, tmp_path, epochs=3, batch_size=32), 67349)
-    assert options.steps == int(67349 / 32 * 3)
-    assert options.warmup_steps == int(options.steps * 0.1)
-    assert train_options(config(checkpoint, data, tmp_path, epochs=1, batch_size=32), 5).steps == 1
 
 
 def test_a_run_is_not_continued_with_other_options(checkpoint, data, tmp_path):
