@@ -118,18 +118,8 @@ def search(config: SearchConfig) -> SearchResult:
     points = grid_points(config)
     for point in points:
         check(config_of(config, point, config.seed))
-    any_config = resolve(config_of(config, points[0], config.seed))
-    config = replace(config, **{name: getattr(any_config, name) for name in _FOUND})
-    task = get_task(str(config.task))
-    data = read_data(any_config, task)
-    start = checkpoint_path(config.checkpoint)
-    load_model(any_config, task, data, start)  # for its complaints, before anything is written
-    chance = score_of_chance(task, data.dev, data.labels)
+    config, task, chance = _begin(config, points[0])
     out = Path(config.output)
-    claim(out, config, "search.yaml", (MAY_CHANGE - {"evaluate_steps"}) | _OWN)
-    configurations.save(config, out / "search.yaml")
-    same_inputs(out, [*weight_parts(weight_file(start)), *data.files])
-
     count = max(config.seeds, config.grid_seeds)
     seeds = range(config.seed, config.seed + count)
     tried: list[Attempt] = []
@@ -177,6 +167,26 @@ def search(config: SearchConfig) -> SearchResult:
     with writing(out / "results.json") as partial:
         write_json(partial, asdict(result))
     return result
+
+
+def _begin(config: SearchConfig, point: Point) -> tuple[SearchConfig, Task, float]:
+    """Starts or continues the search in its folder, once nothing is wrong with its runs.
+
+    Returns:
+        The configuration with what was found out from the data, the task, and what chance scores.
+    """
+    any_config = resolve(config_of(config, point, config.seed))
+    config = replace(config, **{name: getattr(any_config, name) for name in _FOUND})
+    task = get_task(str(config.task))
+    data = read_data(any_config, task)
+    start = checkpoint_path(config.checkpoint)
+    load_model(any_config, task, data, start)  # for its complaints, before anything is written
+    chance = score_of_chance(task, data.dev, data.labels)
+    out = Path(config.output)
+    claim(out, config, "search.yaml", (MAY_CHANGE - {"evaluate_steps"}) | _OWN)
+    configurations.save(config, out / "search.yaml")
+    same_inputs(out, [*weight_parts(weight_file(start)), *data.files])
+    return config, task, chance
 
 
 def grid_points(config: SearchConfig) -> list[Point]:
