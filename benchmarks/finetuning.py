@@ -106,14 +106,10 @@ def our_step(
 ) -> tuple[Callable[[list[int]], Any], Sequence[int]]:
     """A step of bertkit on given rows, through its own batches and loop; and the rows' lengths."""
     from bertkit.model.encoder import set_compute_dtype
-    from bertkit.tasks.finetune import (
-        load_model,
-        read_data,
-        task_options,
-        train_options,
-        training_source,
-    )
+    from bertkit.tasks.data import read_data
+    from bertkit.tasks.options import task_options, train_options, training_source
     from bertkit.tasks.registry import get_task
+    from bertkit.tasks.start import load_model
     from bertkit.text.tokenizer import Tokenizer
     from bertkit.training.optimizer import make_optimizer
     from bertkit.training.precision import compute_dtype

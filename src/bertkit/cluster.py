@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeVar
 
 from bertkit.errors import UserError
+from bertkit.extras import need
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -35,12 +36,7 @@ def ray_map(
     Raises:
         UserError: Ray is not installed or does not start, or an actor died.
     """
-    try:
-        import ray
-    except ImportError:
-        raise UserError(
-            'the engine ray needs Ray: pip install "bertkit[ray]", or leave --engine out'
-        ) from None
+    ray = need("ray", "ray", "the engine ray needs", "or leave --engine out")
     ours = not ray.is_initialized()
     if ours:
         _connect(ray)

@@ -22,3 +22,8 @@ class Interrupted(Exception):  # noqa: N818 - not an error: the user asked for i
 
     def __reduce__(self) -> tuple[type[Interrupted], tuple[str, int]]:
         return type(self), (str(self), self.signal)
+
+
+def reason(error: Exception) -> str:
+    """What a library's error says, in one line that a message can go on behind."""
+    return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from bertkit.errors import UserError
+from bertkit.extras import need
 
 _BLOCK = 1 << 16
 
@@ -187,13 +188,7 @@ def damage(error: Exception) -> str | None:
 
 def zstandard() -> Any:
     """The package zstandard, imported when needed."""
-    try:
-        import zstandard as package
-    except ImportError:
-        raise UserError(
-            'Zstandard files need the package zstandard; pip install "bertkit[extract]"'
-        ) from None
-    return package
+    return need("zstandard", "extract", "Zstandard files need")
 
 
 class _ZstandardReader(io.RawIOBase):
@@ -344,3 +339,8 @@ def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UserError(f"{path} is not a JSON object; copy or export it again")
     return value
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a value to a file inside a place that is moved whole, such as `writing` yields."""
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -12,8 +12,9 @@ from bertkit.errors import UserError
 from bertkit.journey import quickstart as journey
 from bertkit.journey.comparison import best_tuning
 from bertkit.journey.config import QuickstartConfig
-from bertkit.journey.quickstart import pretraining_minutes, quickstart, table_lines
+from bertkit.journey.quickstart import pretraining_minutes, quickstart
 from bertkit.journey.recipe import CHINESE, Tuning
+from bertkit.journey.results import table_lines
 from bertkit.report.quickstart import Comparison
 
 SMALL = replace(

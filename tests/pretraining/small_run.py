@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -22,11 +23,12 @@ WORDS = [
 ]
 
 
-def write_text(path: Path, documents: int) -> None:
+def write_text(path: Path, documents: int, words: Sequence[str] = WORDS) -> None:
+    """Documents of a few sentences, each on six of the words."""
     generator = random.Random(0)
     lines = []
     for _ in range(documents):
-        topic = generator.sample(WORDS, 6)
+        topic = generator.sample(words, 6)
         for _ in range(generator.randint(4, 12)):
             lines.append(" ".join(generator.choices(topic, k=generator.randint(4, 9))) + ".")
         lines.append("")
@@ -38,18 +40,23 @@ def small_corpus(folder: Path, tokenizer: Tokenizer) -> Path:
     write_text(folder / "text.txt", 120)
     (folder / "vocab").mkdir()
     tokenizer.save(folder / "vocab")
+    return make_corpus(folder / "corpus", folder / "text.txt", folder / "vocab")
+
+
+def make_corpus(corpus: Path, text: Path, vocabulary: Path) -> Path:
+    """The text, a sentence a line, as a corpus; a tenth of it is held out."""
     prepare(
         PrepareConfig(
-            inputs=[str(folder / "text.txt")],
-            vocab=str(folder / "vocab"),
-            output=str(folder / "corpus"),
+            inputs=[str(text)],
+            vocab=str(vocabulary),
+            output=str(corpus),
             sentences="line",
             held_out=0.1,
             workers=1,
             quiet=True,
         )
     )
-    return folder / "corpus"
+    return corpus
 
 
 def configuration(corpus: Path, run: Path, **changes: object) -> PretrainConfig:

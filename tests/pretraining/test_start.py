@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 import shutil
 from dataclasses import replace
@@ -17,9 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from bertkit.cli import main
-from bertkit.corpus.config import PrepareConfig
 from bertkit.corpus.format import Corpus
-from bertkit.corpus.prepare import prepare
 from bertkit.errors import UserError
 from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
 from bertkit.formats.tensorflow import save_tensorflow
@@ -37,39 +34,13 @@ from bertkit.text.vocabulary import learn_vocabulary
 from bertkit.training.batch import Batch
 from bertkit.training.log import read_log
 from tests.model.peers import random_batch
-from tests.pretraining.small_run import pretrain_until
+from tests.pretraining.small_run import make_corpus, pretrain_until, write_text
 
 SHARED = ["the", "of", "and", "a", "was", "good"]
 GENERAL = [*SHARED, "man", "woman", "dog", "cat", "house", "river", "went", "came", "saw", "ran"]
 MEDICAL = [*SHARED, "patient", "fever", "aorta", "stent", "心", "肺", "cardiology", "dose"]
 UNUSED, ADDED = 4, 8
 """[unused] entries of the old vocabulary, and tokens that the longer one adds."""
-
-
-def write_text(path: Path, words: list[str], documents: int = 60) -> None:
-    generator = random.Random(0)
-    lines = []
-    for _ in range(documents):
-        topic = generator.sample(words, 6)
-        for _ in range(generator.randint(4, 12)):
-            lines.append(" ".join(generator.choices(topic, k=generator.randint(4, 9))) + ".")
-        lines.append("")
-    path.write_text("\n".join(lines), encoding="utf-8")
-
-
-def make_corpus(folder: Path, text: Path, vocabulary: Path) -> Path:
-    prepare(
-        PrepareConfig(
-            inputs=[str(text)],
-            vocab=str(vocabulary),
-            output=str(folder),
-            sentences="line",
-            held_out=0.1,
-            workers=1,
-            quiet=True,
-        )
-    )
-    return folder
 
 
 def saved(tokenizer: Tokenizer, folder: Path) -> Path:
@@ -110,14 +81,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def corpus(folder: Path, old_tokenizer: Tokenizer) -> Path:
     """Of general text, with the old vocabulary."""
-    write_text(folder / "general.txt", GENERAL)
+    write_text(folder / "general.txt", 60, GENERAL)
     return make_corpus(folder / "c", folder / "general.txt", saved(old_tokenizer, folder / "v"))
 
 
 @pytest.fixture(scope="module")
 def medical(folder: Path, corpus: Path) -> Path:
     """Of other text, with the vocabulary that `bertkit vocab --extend` made for it."""
-    write_text(folder / "medical.txt", MEDICAL)
+    write_text(folder / "medical.txt", 60, MEDICAL)
     config = VocabConfig(
         [str(folder / "medical.txt")],
         str(folder / "longer"),

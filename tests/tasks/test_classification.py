@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bertkit.tasks.classification import features, label_names
+from bertkit.tasks.classification import CLASSIFICATION, label_names
 from bertkit.tasks.readers import TextExample
 from bertkit.tasks.task import TaskOptions
 
@@ -13,7 +13,8 @@ from bertkit.tasks.task import TaskOptions
 @pytest.mark.parametrize("pair", [None, "", "a new dog ran", "the man went to the house in a city"])
 @pytest.mark.parametrize("text", ["", "unaffable man", "he bought milk! in the big river 书店"])
 def test_sequences_are_those_of_encode(tiny_tokenizer, text, pair, length):
-    made = features([TextExample(text, pair, "x")], tiny_tokenizer, ["y", "x"], TaskOptions(length))
+    examples = [TextExample(text, pair, "x")]
+    made = CLASSIFICATION.features(examples, tiny_tokenizer, ["y", "x"], TaskOptions(length))
     encoding = tiny_tokenizer.encode(text, pair, max_length=length)
     [one] = made.features
     assert one.ids == encoding.ids

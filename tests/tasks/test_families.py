@@ -12,39 +12,20 @@ import pytest
 import torch
 
 import bertkit
-from bertkit.errors import Interrupted, UserError
+from bertkit.errors import UserError
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.model.bert import MODELS
-from bertkit.tasks import finetune as module
 from bertkit.tasks.batches import TrainingSource
 from bertkit.tasks.choice_readers import ChoiceExample
-from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
+from bertkit.tasks.config import EvaluateConfig
 from bertkit.tasks.evaluate import evaluate
 from bertkit.tasks.finetune import finetune
 from bertkit.tasks.readers import TextExample, WordsExample
 from bertkit.tasks.registry import TASKS
 from bertkit.tasks.task import TaskOptions
-from tests.tasks.tiny import NEUTRAL, save_tiny, sentiment_rows, tiny_config
+from tests.tasks.tiny import NEUTRAL, finetune_until, sentiment_rows, tiny_config, tuning
 
 GOOD, BAD = ("good", "new", "green"), ("bad", "old", "red")
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory, tiny_tokenizer) -> Path:
-    return save_tiny(tmp_path_factory.mktemp("tiny") / "checkpoint", tiny_tokenizer)
-
-
-def config(checkpoint: Path, output: Path, **changes: Any) -> FinetuneConfig:
-    given = {
-        "epochs": 5,
-        "batch_size": 16,
-        "learning_rate": 2e-3,
-        "sequence_length": 32,
-        "precision": "fp32",
-        "quiet": True,
-    }
-    given |= {"checkpoint": str(checkpoint), "output": str(output)}
-    return FinetuneConfig(**(given | changes))
 
 
 def filler(generator: random.Random) -> list[str]:
@@ -107,7 +88,7 @@ def runs(checkpoint, tmp_path_factory) -> dict[str, tuple[Path, Path, Any]]:
         data = folder / rows.__name__
         data.mkdir()
         run = folder / f"run-{rows.__name__}"
-        result = finetune(config(checkpoint, run, data=str(write(data, rows))))
+        result = finetune(tuning(checkpoint, run, data=str(write(data, rows))))
         found[result.task] = (run, data, result)
     return found
 
@@ -153,7 +134,7 @@ def test_prices_are_learned_as_well_as_stars_and_the_file_holds_prices(
 
     data = write(tmp_path, priced)
     run = tmp_path / "run"
-    result = finetune(config(checkpoint, run, data=str(data), task="regression", label="score"))
+    result = finetune(tuning(checkpoint, run, data=str(data), task="regression", label="score"))
     assert result.metrics["spearman"] > 0.9
     assert result.metrics["rmse"] < 20_000
     saved = bertkit.load(run)
@@ -161,7 +142,7 @@ def test_prices_are_learned_as_well_as_stars_and_the_file_holds_prices(
     again = [one.score for one in saved.predict(["good new good", "bad old"])]
     assert again[0] > 300_000 > again[1]
     kept = finetune(
-        config(run, tmp_path / "on", data=str(data), task="regression", label="score", epochs=0.05)
+        tuning(run, tmp_path / "on", data=str(data), task="regression", label="score", epochs=0.05)
     )
     assert kept.head == "kept" and kept.metrics["spearman"] > 0.85
 
@@ -181,23 +162,10 @@ def test_an_interrupted_regression_ends_with_the_weights_of_one_that_ran_through
         "batch_size": 10,
         "checkpoint_steps": 3,
     }
-    finetune(config(checkpoint, tmp_path / "through", **options))
-    real = module.train
-
-    def killed(model, objective, source, options, run, **rest):
-        def step(number: int):
-            if number == 7:
-                raise KeyboardInterrupt
-            return type(source).step(source, number)
-
-        source.step = step
-        return real(model, objective, source, options, run, **rest)
-
-    monkeypatch.setattr(module, "train", killed)
-    with pytest.raises((KeyboardInterrupt, Interrupted)):
-        finetune(config(checkpoint, tmp_path / "broken", **options))
-    monkeypatch.setattr(module, "train", real)
-    finetune(config(checkpoint, tmp_path / "broken", **options))
+    finetune(tuning(checkpoint, tmp_path / "through", **options))
+    broken = tuning(checkpoint, tmp_path / "broken", **options)
+    finetune_until(7, broken, monkeypatch)
+    finetune(broken)
     expected, found = (
         load_checkpoint(tmp_path / name).model.state_dict() for name in ("through", "broken")
     )
@@ -305,15 +273,15 @@ def test_a_task_head_is_replaced_by_another_tasks_and_kept_for_its_own(
     others = [{**row, "label": {"glad": "up", "sad": "down"}[row["label"]]} for row in rows]
     (tmp_path / "b.jsonl").write_text("\n".join(map(json.dumps, others)))
     changes = {"epochs": 0.3, "quiet": False}
-    first = finetune(config(checkpoint, tmp_path / "1", data=str(tmp_path / "a.jsonl"), **changes))
+    first = finetune(tuning(checkpoint, tmp_path / "1", data=str(tmp_path / "a.jsonl"), **changes))
     assert first.head == "fresh"
     kept = finetune(
-        config(tmp_path / "1", tmp_path / "2", data=str(tmp_path / "a.jsonl"), **changes)
+        tuning(tmp_path / "1", tmp_path / "2", data=str(tmp_path / "a.jsonl"), **changes)
     )
     assert kept.head == "kept"
     assert "it is trained on" in capsys.readouterr().err
     replaced = finetune(
-        config(tmp_path / "2", tmp_path / "3", data=str(tmp_path / "b.jsonl"), **changes)
+        tuning(tmp_path / "2", tmp_path / "3", data=str(tmp_path / "b.jsonl"), **changes)
     )
     assert replaced.head == "replaced"
     assert "replaced by a fresh one" in capsys.readouterr().err
@@ -329,7 +297,7 @@ def test_a_segmenter_writes_words_that_make_the_text(checkpoint, tmp_path):
         ]
         (tmp_path / f"{split}.txt").write_text("\n".join(lines))
     result = finetune(
-        config(checkpoint, tmp_path / "run", task="segmentation", data=str(tmp_path), epochs=8)
+        tuning(checkpoint, tmp_path / "run", task="segmentation", data=str(tmp_path), epochs=8)
     )
     assert result.metrics["f1"] > 0.9
     model = bertkit.load(tmp_path / "run")
@@ -403,7 +371,7 @@ def test_probabilities_of_an_unlabeled_file_come_without_scores(checkpoint, tmp_
     (tmp_path / "dev.tsv").write_text(rows)
     (tmp_path / "test.tsv").write_text("index\tsentence\n3\tgood dog\n7\told house\n")
     run = tmp_path / "run"
-    finetune(config(checkpoint, run, task="sst-2", data=str(tmp_path), epochs=8))
+    finetune(tuning(checkpoint, run, task="sst-2", data=str(tmp_path), epochs=8))
     result = evaluate(
         EvaluateConfig(
             str(run),
@@ -474,7 +442,7 @@ def test_mnli_is_scored_on_both_its_dev_sets(checkpoint, tmp_path):
     for name in ("train", "dev_matched", "dev_mismatched"):
         (tmp_path / f"{name}.tsv").write_text(header + body)
     result = finetune(
-        config(checkpoint, tmp_path / "run", task="mnli", data=str(tmp_path), epochs=1)
+        tuning(checkpoint, tmp_path / "run", task="mnli", data=str(tmp_path), epochs=1)
     )
     assert result.metrics["accuracy-mismatched"] == result.metrics["accuracy"]
     model = load_checkpoint(tmp_path / "run").model

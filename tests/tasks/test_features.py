@@ -4,49 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import bertkit
-from bertkit.errors import Interrupted, UserError
-from bertkit.tasks import finetune as module
+from bertkit.errors import UserError
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
 from bertkit.tasks.evaluate import evaluate
-from bertkit.tasks.finetune import finetune, peak_rate
-from tests.tasks.tiny import save_tiny, write_entities, write_sentiment
+from bertkit.tasks.finetune import finetune
+from tests.tasks.tiny import finetune_until, tuning
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory, tiny_tokenizer) -> Path:
-    return save_tiny(tmp_path_factory.mktemp("tiny") / "checkpoint", tiny_tokenizer)
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    write_entities(folder / "train.txt", 300, seed=1)
-    write_entities(folder / "dev.txt", 60, seed=2)
-    write_sentiment(folder / "train.tsv", 40, seed=1)
-    return folder
-
-
-def config(checkpoint: Path, data: Path, output: Path, **changes: object) -> FinetuneConfig:
-    given = {
-        "task": "tagging",
-        "data": str(data),
-        "features": "0,-1",
-        "lstm_size": 32,
-        "epochs": 6,
-        "batch_size": 16,
-        "learning_rate": 1e-2,
-        "sequence_length": 32,
-        "precision": "fp32",
-        "quiet": True,
-    }
-    given |= {"checkpoint": str(checkpoint), "output": str(output)}
-    return FinetuneConfig(**(given | changes))
+def config(checkpoint: Path, data: Path, output: Path, **changes: Any) -> FinetuneConfig:
+    given = {"task": "tagging", "data": str(data), "features": "0,-1", "lstm_size": 32}
+    return tuning(checkpoint, output, **(given | {"epochs": 6, "learning_rate": 1e-2} | changes))
 
 
 def test_a_tagger_on_frozen_features_learns_and_leaves_the_encoder_as_it_was(
@@ -76,22 +50,9 @@ def test_a_tagger_on_frozen_features_learns_and_leaves_the_encoder_as_it_was(
 def test_an_interrupted_run_goes_on_to_the_same_tagger(checkpoint, data, tmp_path, monkeypatch):
     changes = {"epochs": 1, "checkpoint_steps": 5, "features": "weighted-all"}
     finetune(config(checkpoint, data, tmp_path / "through", **changes))
-    real = module.train
-
-    def killed(model, objective, source, options, run, **rest):
-        def step(number: int):
-            if number == 8:
-                raise KeyboardInterrupt
-            return type(source).step(source, number)
-
-        source.step = step
-        return real(model, objective, source, options, run, **rest)
-
-    monkeypatch.setattr(module, "train", killed)
-    with pytest.raises((KeyboardInterrupt, Interrupted)):
-        finetune(config(checkpoint, data, tmp_path / "broken", **changes))
-    monkeypatch.setattr(module, "train", real)
-    finetune(config(checkpoint, data, tmp_path / "broken", **changes))
+    broken = config(checkpoint, data, tmp_path / "broken", **changes)
+    finetune_until(8, broken, monkeypatch)
+    finetune(broken)
     expected, found = (
         load_file(tmp_path / name / "model.safetensors") for name in ("through", "broken")
     )
@@ -112,18 +73,6 @@ def test_a_random_encoder_is_a_baseline_for_features_too(checkpoint, data, tmp_p
     )
     name = "bert.embeddings.word_embeddings.weight"
     assert not torch.allclose(before[name], after[name], atol=1e-2)
-
-
-def test_the_learning_rate_is_that_of_what_is_trained():
-    plain = FinetuneConfig("x", task="tagging", output="y")
-    assert peak_rate(plain) == 5e-5
-    assert peak_rate(FinetuneConfig("x", task="tagging", output="y", features="last")) == 1e-3
-    assert (
-        peak_rate(
-            FinetuneConfig("x", task="tagging", output="y", features="last", learning_rate=0.1)
-        )
-        == 0.1
-    )
 
 
 @pytest.mark.parametrize(

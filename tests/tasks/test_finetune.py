@@ -3,53 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from bertkit.errors import Interrupted, UserError
+from bertkit.errors import UserError
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.tasks import finetune as module
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
+from bertkit.tasks.data import held_out_rows
 from bertkit.tasks.evaluate import evaluate
-from bertkit.tasks.finetune import finetune, held_out_rows, read_data, train_options
-from bertkit.tasks.registry import TASKS
-from tests.tasks.tiny import save_tiny, write_entities, write_sentiment
+from bertkit.tasks.finetune import finetune
+from tests.tasks.tiny import finetune_until, tuning, write_sentiment
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory, tiny_tokenizer) -> Path:
-    return save_tiny(tmp_path_factory.mktemp("tiny") / "checkpoint", tiny_tokenizer)
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    write_sentiment(folder / "train.tsv", 400, seed=1)
-    write_sentiment(folder / "dev.tsv", 100, seed=2)
-    write_entities(folder / "train.txt", 400, seed=1)
-    write_entities(folder / "dev.txt", 100, seed=2)
-    return folder
-
-
-def config(pretrained: Path, folder: Path, output: Path, **changes: object) -> FinetuneConfig:
-    given = {
-        "task": "classification",
-        "data": str(folder),
-        "epochs": 5,
-        "batch_size": 16,
-        "learning_rate": 2e-3,
-        "sequence_length": 32,
-        "precision": "fp32",
-        "quiet": True,
-    }
-    given |= {"checkpoint": str(pretrained), "output": str(output)}
-    return FinetuneConfig(**(given | changes))
+def config(pretrained: Path, folder: Path, output: Path, **changes: Any) -> FinetuneConfig:
+    return tuning(pretrained, output, **({"task": "classification", "data": str(folder)} | changes))
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
@@ -100,23 +76,9 @@ def test_an_interrupted_run_ends_with_the_weights_of_one_that_ran_through(
     changes = {"epochs": 1, "checkpoint_steps": 10}
     through = config(checkpoint, data, tmp_path / "through", **changes)
     finetune(through)
-    real = module.train
-
-    def killed(model, objective, source, options, run, **rest):
-        def step(number: int):
-            if number == 17:
-                raise KeyboardInterrupt
-            return type(source).step(source, number)
-
-        source.step = step
-        return real(model, objective, source, options, run, **rest)
-
     broken = config(checkpoint, data, tmp_path / "broken", **changes)
-    monkeypatch.setattr(module, "train", killed)
-    with pytest.raises((KeyboardInterrupt, Interrupted)):
-        finetune(broken)
+    finetune_until(17, broken, monkeypatch)
     assert not (tmp_path / "broken" / "model.safetensors").exists()
-    monkeypatch.setattr(module, "train", real)
     finetune(broken)
     expected, found = weights(tmp_path / "through"), weights(tmp_path / "broken")
     assert all(torch.equal(expected[name], found[name]) for name in expected)
@@ -142,16 +104,26 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(
     subprocess.run(command(tmp_path / "whole"), check=True)
     cut = tmp_path / "cut"
     stops = 0
-    for _ in range(3):
+    for attempt in range(3):
         before = newest(cut)
-        process = subprocess.Popen(command(cut))
+        process = subprocess.Popen(command(cut), stderr=subprocess.PIPE, text=True)
         while process.poll() is None and newest(cut) <= before:
             time.sleep(0.001)
         if process.poll() is None:
             process.send_signal(number)
-        code = process.wait()
-        assert code in (-number, 128 + number, 0)
-        stops += code != 0
+        _, told = process.communicate()
+        assert process.returncode in (-number, 128 + number, 0), told
+        stops += process.returncode != 0
+        if number != signal.SIGKILL and attempt == 0:  # a later one may come after the last step
+            assert process.returncode == 128 + number
+            [line] = told.splitlines()
+            step = re.fullmatch(
+                rf"bertkit: stopped after step (\d+) of \d+, all of it saved in {cut}; "
+                "run the same command again to go on",
+                line,
+            )
+            assert step is not None and int(step[1]) == newest(cut) > before, told
+            assert not (cut / "model.safetensors").exists()
     assert stops >= 2
     subprocess.run(command(cut), check=True)
     for name in ("model.safetensors", "predictions.jsonl"):
@@ -227,11 +199,7 @@ def test_fresh_layers_are_not_the_checkpoints(checkpoint, data, tmp_path):
     assert not same("encoder.pooler.weight")
 
 
-def test_steps_by_tokens_are_as_many_as_the_tokens_fill(checkpoint, data, tmp_path):
-    options = train_options(
-        config(checkpoint, data, tmp_path, epochs=3, batch_tokens=1000), 100, 4567
-    )
-    assert options.steps == 13
+def test_a_step_by_tokens_holds_the_longest_example(checkpoint, data, tmp_path):
     with pytest.raises(UserError, match=r"--batch-tokens 5 is less than the \d+ tokens"):
         finetune(config(checkpoint, data, tmp_path / "run", batch_tokens=5))
 
@@ -310,22 +278,6 @@ def test_without_a_dev_file_a_seeded_share_is_held_out_and_written_down(checkpoi
     rows = json.loads((tmp_path / "run" / "dev_rows.json").read_text())
     assert rows == held_out_rows(400, 0.2, seed=0)
     assert rows != held_out_rows(400, 0.2, seed=1)
-
-
-def test_few_examples_are_drawn_by_the_seed_and_more_include_fewer(checkpoint, data, tmp_path):
-    def drawn(count: int, seed: int = 0) -> set[str]:
-        settings = config(checkpoint, data, tmp_path, max_examples=count, seed=seed)
-        return {example.text for example in read_data(settings, TASKS["classification"]).train}
-
-    assert drawn(8) < drawn(40)
-    assert drawn(8) != drawn(8, seed=1)
-
-
-def test_steps_and_warm_up_are_the_reference_releases(checkpoint, data, tmp_path):
-    options = train_options(config(checkpoint, data, tmp_path, epochs=3, batch_size=32), 67349)
-    assert options.steps == int(67349 / 32 * 3)
-    assert options.warmup_steps == int(options.steps * 0.1)
-    assert train_options(config(checkpoint, data, tmp_path, epochs=1, batch_size=32), 5).steps == 1
 
 
 def test_a_run_is_not_continued_with_other_options(checkpoint, data, tmp_path):

@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
 from bertkit.tasks.evaluate import evaluate
 from bertkit.tasks.finetune import finetune
-from tests.tasks.tiny import save_tiny, write_entities, write_sentiment
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory, tiny_tokenizer) -> Path:
-    return save_tiny(tmp_path_factory.mktemp("tiny") / "my-bert", tiny_tokenizer)
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    write_sentiment(folder / "train.tsv", 60, seed=1)
-    write_sentiment(folder / "dev.tsv", 40, seed=2)
-    write_entities(folder / "train.txt", 60, seed=1)
-    write_entities(folder / "dev.txt", 40, seed=2)
-    return folder
 
 
 @pytest.mark.parametrize("task", ["classification", "tagging"])

@@ -17,12 +17,7 @@ from bertkit.tasks.readers import label_list, read_label_lists, read_scores, rea
 from bertkit.tasks.registry import TASKS
 from bertkit.tasks.task import Columns
 from bertkit.tasks.word_readers import read_columns, read_tagged
-from tests.tasks.tiny import save_tiny, sentiment_rows
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory, tiny_tokenizer) -> Path:
-    return save_tiny(tmp_path_factory.mktemp("tiny") / "checkpoint", tiny_tokenizer)
+from tests.tasks.tiny import sentiment_rows
 
 
 def written(folder: Path, name: str, content: str | list[dict[str, Any]]) -> Path:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,8 @@ from bertkit.errors import UserError
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
 from bertkit.tasks.evaluate import evaluate
-from bertkit.tasks.finetune import finetune, task_options
+from bertkit.tasks.finetune import finetune
+from bertkit.tasks.options import task_options
 from bertkit.tasks.question_answering import (
     QUESTION_ANSWERING,
     SpanObjective,
@@ -33,7 +35,7 @@ from bertkit.tasks.squad import QuestionExample, read_squad
 from bertkit.tasks.squad_metrics import squad2_scores, squad_scores
 from bertkit.tasks.task import Columns, TaskOptions
 from tests.tasks.official_squad import version1, version2
-from tests.tasks.tiny import save_tiny
+from tests.tasks.tiny import tuning
 
 QUESTION_TASKS = [name for name, task in TASKS.items() if task.head == "question-answering"]
 THINGS = ("milk", "house", "dog", "city", "store")
@@ -61,26 +63,10 @@ def write_squad(path: Path, count: int, seed: int, unanswerable: float = 0.0) ->
     return path
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory, tiny_tokenizer) -> Path:
-    return save_tiny(tmp_path_factory.mktemp("tiny") / "checkpoint", tiny_tokenizer)
-
-
-def config(pretrained: Path, folder: Path, output: Path, **changes: object) -> FinetuneConfig:
-    given = {
-        "task": "question-answering",
-        "data": str(folder),
-        "epochs": 10,
-        "batch_size": 16,
-        "learning_rate": 3e-3,
-        "sequence_length": 30,
-        "question_tokens": 8,
-        "doc_stride": 8,
-        "precision": "fp32",
-        "quiet": True,
-    }
-    given |= {"checkpoint": str(pretrained), "output": str(output)}
-    return FinetuneConfig(**(given | changes))
+def config(pretrained: Path, folder: Path, output: Path, **changes: Any) -> FinetuneConfig:
+    given = {"task": "question-answering", "data": str(folder), "epochs": 10, "learning_rate": 3e-3}
+    given |= {"sequence_length": 30, "question_tokens": 8, "doc_stride": 8}
+    return tuning(pretrained, output, **(given | changes))
 
 
 @pytest.fixture(scope="module")

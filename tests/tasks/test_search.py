@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -23,20 +24,13 @@ from bertkit.tasks.registry import get_task
 from bertkit.tasks.runs import Ended, how_it_ended
 from bertkit.tasks.search import grid_points, score_of_chance, search
 from bertkit.training.update import NotFiniteError
-from tests.tasks.tiny import save_tiny, write_sentiment
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory, tiny_tokenizer) -> Path:
-    return save_tiny(tmp_path_factory.mktemp("tiny") / "checkpoint", tiny_tokenizer)
+from tests.tasks.tiny import write_data
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    write_sentiment(folder / "train.tsv", 120, seed=1)
-    write_sentiment(folder / "dev.tsv", 60, seed=2)
-    return folder
+    """Less than the other tests have, for there are many runs."""
+    return write_data(tmp_path_factory.mktemp("data"), 120, 60)
 
 
 @pytest.fixture
@@ -58,6 +52,29 @@ def config(checkpoint: Path, data: Path, tmp_path: Path) -> SearchConfig:
 def records(folder: Path) -> dict[str, float]:
     """When each run of a search ended."""
     return {path.name: path.stat().st_mtime_ns for path in (folder / "runs").glob("*.json")}
+
+
+def command_line(config: SearchConfig, *more: str) -> list[str]:
+    line = [sys.executable, "-m", "bertkit", "search", config.checkpoint, "-o", config.output]
+    line += ["--task", "classification", "--data", config.data, "--batch-size", "16"]
+    line += ["--learning-rate", "3e-3", "--sequence-length", "32", "--precision", "fp32"]
+    return [*line, *more]
+
+
+def endless_search(config: SearchConfig) -> tuple[subprocess.Popen[str], Path]:
+    """A search by two workers that has begun its first long run; and that run's log."""
+    more = ("--epochs", "1,2000", "--seeds", "2", "--grid-seeds", "2", "--workers", "2")
+    process = subprocess.Popen(command_line(config, *more), stderr=subprocess.PIPE, text=True)
+    long = Path(config.output, "runs", "batch16-rate0.003-epochs2000-seed0", "log.jsonl")
+    while not long.exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    return process, long
+
+
+def opened(process: int) -> list[Path]:
+    """The files that a process has open."""
+    return [link.resolve() for link in Path(f"/proc/{process}/fd").iterdir()]
 
 
 def weights_on_disk(folder: Path) -> set[str]:
@@ -202,10 +219,7 @@ def test_an_interrupted_search_goes_on_within_the_run(
     """Ctrl-C between steps of the second run: the first stays, the second continues."""
     changes = {"learning_rate": [3e-3], "checkpoint_steps": 5}
     whole = search(replace(config, **changes, output=str(tmp_path / "whole")))
-    command = [sys.executable, "-m", "bertkit", "search", config.checkpoint]
-    command += ["--task", "classification", "--data", config.data, "-o", config.output]
-    command += ["--batch-size", "16", "--learning-rate", "3e-3", "--epochs", "1,6"]
-    command += ["--sequence-length", "32", "--precision", "fp32", "--checkpoint-steps", "5"]
+    command = command_line(config, "--epochs", "1,6", "--checkpoint-steps", "5")
     second = Path(config.output, "runs", "batch16-rate0.003-epochs6-seed0")
     for number in (signal.SIGINT, signal.SIGKILL):
         points = len(list(second.glob("checkpoints/step-*")))
@@ -227,15 +241,7 @@ def test_an_interrupted_search_goes_on_within_the_run(
 
 
 def test_ctrl_c_stops_the_workers_too(config: SearchConfig) -> None:
-    command = [sys.executable, "-m", "bertkit", "search", config.checkpoint]
-    command += ["--task", "classification", "--data", config.data, "-o", config.output]
-    command += ["--batch-size", "16", "--learning-rate", "3e-3", "--epochs", "1,2000"]
-    command += ["--seeds", "2", "--grid-seeds", "2", "--sequence-length", "32", "--workers", "2"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    long = Path(config.output, "runs", "batch16-rate0.003-epochs2000-seed0", "log.jsonl")
-    while not long.exists():
-        assert process.poll() is None
-        time.sleep(0.01)
+    process, long = endless_search(config)
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGINT, told
@@ -244,6 +250,27 @@ def test_ctrl_c_stops_the_workers_too(config: SearchConfig) -> None:
     size = long.stat().st_size
     time.sleep(0.5)
     assert long.stat().st_size == size
+
+
+def test_a_worker_that_dies_is_told_and_the_search_can_go_on(config: SearchConfig) -> None:
+    process, long = endless_search(config)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    if not children.exists():
+        process.kill()
+        process.wait()
+        pytest.skip("needs Linux to see the workers")
+    [worker] = [one for one in map(int, children.read_text().split()) if long in opened(one)]
+    os.kill(worker, signal.SIGKILL)
+    _, told = process.communicate(timeout=300)
+    assert process.returncode == 2, told
+    assert "a worker process ended early (signal 9)" in told
+    before = records(Path(config.output))
+    assert before
+    changes = {"learning_rate": [3e-3], "epochs": [1], "seeds": 2, "grid_seeds": 2}
+    result = search(replace(config, **changes))
+    assert len(result.runs) == 2
+    after = records(Path(config.output))
+    assert {name: after[name] for name in before} == before
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,21 @@
-"""Tiny random models and data sets that one can learn in seconds, for the tests of two rooms."""
+"""Tiny random models, and data sets that one can learn in seconds, for the tests of two rooms."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
 from bertkit.formats.huggingface import save_checkpoint
 from bertkit.model.bert import MODELS
 from bertkit.model.config import ModelConfig
+from bertkit.tasks import finetune as module
+from bertkit.tasks.config import FinetuneConfig
 from bertkit.text.tokenizer import Tokenizer
 
 POSITIVE = ("good", "new", "wrote", "bought", "green")
@@ -91,3 +95,49 @@ def write_entities(path: Path, count: int, seed: int = 0) -> Path:
         lines.append("")
     path.write_text("\n".join(lines), encoding="utf-8")
     return path
+
+
+def write_data(folder: Path, train: int, dev: int) -> Path:
+    """So many training and dev examples, each of sentiment (.tsv) and of entities (.txt)."""
+    for split, count, seed in (("train", train, 1), ("dev", dev, 2)):
+        write_sentiment(folder / f"{split}.tsv", count, seed)
+        write_entities(folder / f"{split}.txt", count, seed)
+    return folder
+
+
+def tuning(checkpoint: Path, output: Path, **changes: Any) -> FinetuneConfig:
+    """A fine-tuning that takes a second or two."""
+    given = {
+        "epochs": 5,
+        "batch_size": 16,
+        "learning_rate": 2e-3,
+        "sequence_length": 32,
+        "precision": "fp32",
+        "quiet": True,
+    }
+    return FinetuneConfig(checkpoint=str(checkpoint), output=str(output), **(given | changes))
+
+
+class StopError(Exception):
+    """Ends a run in the middle, as a crash would."""
+
+
+def finetune_until(step: int, config: FinetuneConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starts the run, which crashes when it asks for the micro-batches of `step`."""
+    real = module.training_source
+
+    def crashing(*arguments: Any) -> Any:
+        source = real(*arguments)
+
+        def micro_batches(number: int) -> Any:
+            if number == step:
+                raise StopError
+            return type(source).step(source, number)
+
+        source.step = micro_batches  # type: ignore[method-assign]
+        return source
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "training_source", crashing)
+        with pytest.raises(StopError):
+            module.finetune(config)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from bertkit.errors import UserError
+from bertkit.extras import need
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.text.wordpiece import PREFIX
 
@@ -70,14 +70,8 @@ def _segmenter() -> Any:
 
 
 def _jieba() -> Any:
-    try:
-        with warnings.catch_warnings():  # of its old regular expressions
-            warnings.simplefilter("ignore")
-            import jieba
-    except ImportError:
-        raise UserError(
-            'word starts in Chinese are found by jieba: pip install "bertkit[chinese]", or leave '
-            "--words out"
-        ) from None
+    with warnings.catch_warnings():  # of its old regular expressions
+        warnings.simplefilter("ignore")
+        jieba = need("jieba", "chinese", "word starts in Chinese need", "or leave --words out")
     jieba.setLogLevel(logging.CRITICAL)
     return jieba

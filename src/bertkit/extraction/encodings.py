@@ -16,6 +16,7 @@ import re
 
 from bertkit.errors import UserError
 from bertkit.extraction.records import Mended
+from bertkit.extras import need
 
 MANY_MISTAKES = 0.02
 """Share of characters that are broken from which bytes are not a text of that encoding."""
@@ -127,19 +128,18 @@ def _by_zeros(data: bytes) -> str | None:
 
 def _detected(data: bytes) -> str | None:
     """What charset-normalizer takes the bytes for, from up to 64 kB of them that are not ASCII."""
-    try:
-        from charset_normalizer import from_bytes
-    except ImportError:
-        raise UserError(
-            "a file is not UTF-8, and guessing its encoding needs the package charset-normalizer; "
-            'pip install "bertkit[extract]", or name it with --encoding'
-        ) from None
+    normalizer = need(
+        "charset_normalizer",
+        "extract",
+        "a file is not UTF-8, and guessing its encoding needs",
+        "or name it with --encoding",
+    )
     start = max(0, re.search(rb"[\x80-\xff]|\Z", data).start() - 256)  # type: ignore[union-attr]
     sample = data[start : start + (1 << 16)]
     for name in ("gb18030", "big5hkscs", "cp932", "euc_kr"):
         if _reads_as_east_asian(sample, name):
             return name
-    matches = list(from_bytes(sample, enable_fallback=False))
+    matches = list(normalizer.from_bytes(sample, enable_fallback=False))
     if not matches:
         return None
     # of several that fit equally well, the one that most files are in

@@ -16,7 +16,7 @@ import hashlib
 import re
 from typing import Any
 
-from bertkit.errors import UserError
+from bertkit.extras import need
 
 PERMUTATIONS = 128
 SHINGLE = 5
@@ -30,27 +30,23 @@ _WORD = re.compile(
 )
 
 
-def need(package: str, option: str) -> Any:
-    """A package that an option needs; UserError if it is missing."""
-    import importlib
+def _py3langid() -> Any:
+    return need("py3langid", "extract", "--language needs")
 
-    try:
-        return importlib.import_module(package)
-    except ImportError:
-        raise UserError(
-            f'{option} needs the package {package}; pip install "bertkit[extract]"'
-        ) from None
+
+def _datasketch() -> Any:
+    return need("datasketch", "extract", "--deduplicate near needs")
 
 
 def languages_of(text: str) -> tuple[str, ...]:
     """The code of the language that a text begins in, and of the one that this is a variety of."""
-    code: str = need("py3langid", "--language").classify(text[:_LANGUAGE_SAMPLE])[0]
+    code: str = _py3langid().classify(text[:_LANGUAGE_SAMPLE])[0]
     return (code, _VARIETY_OF[code]) if code in _VARIETY_OF else (code,)
 
 
 def known_languages() -> list[str]:
     """The codes that `languages_of` can give."""
-    return sorted(code for code, _ in need("py3langid", "--language").rank("text"))
+    return sorted(code for code, _ in _py3langid().rank("text"))
 
 
 def digest(text: str) -> bytes:
@@ -60,7 +56,7 @@ def digest(text: str) -> bytes:
 
 @functools.cache
 def _minhash() -> Any:
-    datasketch = need("datasketch", "--deduplicate near")
+    datasketch = _datasketch()
     return datasketch.MinHash(num_perm=PERMUTATIONS, seed=1, hashfunc=_hash)
 
 
@@ -92,7 +88,7 @@ class NearIndex:
     """
 
     def __init__(self, threshold: float) -> None:
-        lsh = need("datasketch", "--deduplicate near").MinHashLSH(threshold, PERMUTATIONS)
+        lsh = _datasketch().MinHashLSH(threshold, PERMUTATIONS)
         self.threshold = threshold
         self.bands, self.rows = int(lsh.b), int(lsh.r)
         self.found: dict[int, int] = {}  # hash of a band -> number of the first document with it

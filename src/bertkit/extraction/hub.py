@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bertkit.errors import UserError
+from bertkit.errors import UserError, reason
 from bertkit.extraction.records import Dropped, Raw
 from bertkit.extraction.tables import Fields, to_raw
+from bertkit.extras import need
 
 PREFIX = "hub:"
 
@@ -31,10 +32,7 @@ def parse_name(name: str) -> tuple[str, str | None, str]:
 
 def read_hub(name: str, fields: Fields) -> Iterator[Raw | Dropped]:
     """The rows of the data set; UserError if it cannot be had or has no column of the text."""
-    try:
-        import datasets
-    except ImportError:
-        raise UserError(f'{name} needs the package datasets; pip install "bertkit[hub]"') from None
+    datasets = need("datasets", "hub", f"{name} needs")
     path, configuration, split = parse_name(name)
     rows = _load(datasets, name, path, configuration, split)
     try:
@@ -45,7 +43,7 @@ def read_hub(name: str, fields: Fields) -> Iterator[Raw | Dropped]:
     except UserError:
         raise
     except Exception as error:  # the library has no error of its own for a lost connection
-        raise UserError(f"cannot read {name} on: {_line(error)}") from error
+        raise UserError(f"cannot read {name} on: {reason(error)}") from error
 
 
 def _load(datasets: Any, name: str, path: str, configuration: str | None, split: str) -> Any:
@@ -53,9 +51,5 @@ def _load(datasets: Any, name: str, path: str, configuration: str | None, split:
         return datasets.load_dataset(path, configuration, split=split, streaming=True)
     except Exception as error:  # it raises whatever its parts raise
         raise UserError(
-            f"cannot load {name}: {_line(error)}; check the name, configuration and split"
+            f"cannot load {name}: {reason(error)}; check the name, configuration and split"
         ) from error
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__

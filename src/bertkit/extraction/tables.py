@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, cast
 from bertkit.errors import UserError
 from bertkit.extraction.encodings import COUNTED, Mistakes, find_encoding
 from bertkit.extraction.records import BROKEN, LONGEST, Dropped, Mended, Raw
+from bertkit.extras import need
 from bertkit.text.documents import json_kind, parse_object
 
 _BATCH_ROWS = 64
@@ -142,16 +143,11 @@ def _chain(first: str, rest: Iterable[str]) -> Iterator[str]:
 
 def read_parquet(path: Path, source: str, fields: Fields) -> Iterator[Raw | Dropped]:
     """The rows of a Parquet file; what cannot be read is one `Dropped` at the end."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise UserError(
-            'Parquet needs the package pyarrow; pip install "bertkit[extract]"'
-        ) from None
+    pyarrow = need("pyarrow", "extract", "Parquet needs")
+    parquet = need("pyarrow.parquet", "extract", "Parquet needs")
     number = 0
     try:
-        with pyarrow.parquet.ParquetFile(path, pre_buffer=False) as file:
+        with parquet.ParquetFile(path, pre_buffer=False) as file:
             names: Sequence[str] = file.schema_arrow.names
             fields.check(names, source)
             columns = [name for name in (fields.text, fields.title, fields.id) if name in names]

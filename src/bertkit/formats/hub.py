@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.errors import UserError
+from bertkit.extras import need
 from bertkit.formats.weights import PICKLED, WEIGHTS
 from bertkit.progress import say
 
@@ -74,13 +75,8 @@ def is_hub_name(name: str) -> bool:
 
 
 def _fetch(model: str) -> Path:
-    try:
-        import huggingface_hub as hub
-    except ImportError:
-        raise UserError(
-            f"there is no {model} here, and to fetch it from the Hugging Face hub the package "
-            'huggingface_hub is needed; pip install "bertkit[hub]"'
-        ) from None
+    fetching = f"there is no {model} here, and fetching it from the Hugging Face hub needs"
+    hub = need("huggingface_hub", "hub", fetching)
     files, error = _listed(hub, model)
     patterns = list(_FILES)
     if files is None:  # perhaps fetched before

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from bertkit.errors import UserError
+from bertkit.extras import need
 from bertkit.formats.configuration import config_values, stored_config, stored_labels, stored_number
 from bertkit.formats.heads import HEAD_NAMES, HEADS, stored_head
 from bertkit.formats.onnx_graph import INPUTS, graph_of
@@ -34,14 +35,7 @@ _METADATA = "bertkit.config"
 
 def packages() -> tuple[Any, Any]:
     """The modules onnx and onnxruntime; raises UserError where a package is missing."""
-    try:
-        import onnx
-        import onnxruntime
-    except ImportError as error:
-        raise UserError(
-            f'ONNX needs the package {error.name}; pip install "bertkit[onnx]"'
-        ) from None
-    return onnx, onnxruntime
+    return need("onnx", "onnx", "ONNX needs"), need("onnxruntime", "onnx", "ONNX needs")
 
 
 def save_onnx(model: nn.Module, file: str | Path) -> None:

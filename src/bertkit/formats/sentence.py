@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 import bertkit
 from bertkit.errors import UserError
-from bertkit.files import read_json
+from bertkit.files import read_json, write_json
 from bertkit.formats.weights import open_weights
 
 MODULES = "modules.json"
@@ -222,13 +222,9 @@ def write_sentence_modules(
     for step in steps[1:]:
         (directory / str(step["path"])).mkdir()
     modes: dict[str, Any] = {key: mode == pooling for key, mode in _KEYS.items()}
-    _write(directory / MODULES, steps)
-    _write(directory / "1_Pooling" / "config.json", {"word_embedding_dimension": size} | modes)
-    _write(directory / LENGTH, {"max_seq_length": max_length, "do_lower_case": False})
+    write_json(directory / MODULES, steps)
+    write_json(directory / "1_Pooling" / "config.json", {"word_embedding_dimension": size} | modes)
+    write_json(directory / LENGTH, {"max_seq_length": max_length, "do_lower_case": False})
     if normalize:
         (directory / "2_Normalize" / ".gitkeep").touch()
-    _write(directory / INFO, {"__version__": {"bertkit": bertkit.__version__}})
-
-
-def _write(path: Path, values: object) -> None:
-    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(directory / INFO, {"__version__": {"bertkit": bertkit.__version__}})

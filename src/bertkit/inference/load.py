@@ -34,10 +34,9 @@ from bertkit.tasks.answers import BATCH_TOKENS, Answers, answer, check_head, max
 from bertkit.tasks.choice import ChoiceInput, ChoicePrediction
 from bertkit.tasks.classification import ClassPrediction
 from bertkit.tasks.config import Long, WindowMean
-from bertkit.tasks.evaluate import tuned_with
-from bertkit.tasks.finetune import task_options
 from bertkit.tasks.fit import check_fit
 from bertkit.tasks.multilabel import LabelSetPrediction
+from bertkit.tasks.options import task_options, tuned_with
 from bertkit.tasks.readers import TextExample, WordsExample
 from bertkit.tasks.registry import TASKS, family_of
 from bertkit.tasks.regression import ScorePrediction

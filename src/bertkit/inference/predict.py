@@ -15,8 +15,8 @@ from bertkit.inference.inputs import STANDARD, json_output, read_inputs
 from bertkit.inference.load import LoadedModel, load, say_lengths
 from bertkit.inference.questions import read_questions
 from bertkit.progress import Progress
-from bertkit.tasks.evaluate import tuned_with
-from bertkit.tasks.finetune import columns_of
+from bertkit.tasks.data import columns_of
+from bertkit.tasks.options import tuned_with
 from bertkit.tasks.rows import TABLE_SUFFIXES
 from bertkit.tasks.task import Columns
 from bertkit.training.allocator import keep_memory

@@ -27,6 +27,7 @@ from typing import IO, Any
 import numpy as np
 
 from bertkit.errors import UserError
+from bertkit.extras import need
 from bertkit.files import writing
 from bertkit.inference.config import Unit
 from bertkit.inference.inputs import json_output
@@ -215,11 +216,4 @@ def _parquet(partial: Path, unit: Unit, size: int) -> Iterator[Write]:
 
 
 def _pyarrow() -> Any:
-    """The package pyarrow, imported when needed."""
-    try:
-        import pyarrow
-    except ImportError:
-        raise UserError(
-            'Parquet needs the package pyarrow; pip install "bertkit[parquet]", or write .npz'
-        ) from None
-    return pyarrow
+    return need("pyarrow", "parquet", "Parquet needs", "or write .npz")

@@ -11,8 +11,7 @@ from bertkit.formats.huggingface import CONFIG
 from bertkit.formats.sentence import MODULES, read_sentence_modules
 from bertkit.formats.source import KINDS, kind_of
 from bertkit.formats.weights import weight_file, weight_parts
-
-Line = tuple[str, str]
+from bertkit.journey.checkpoints import Line
 
 
 def origin_of(path: Path, verify: bool = True) -> tuple[dict[str, Any], list[Line]]:

@@ -18,8 +18,8 @@ from bertkit.journey.config import ConvertConfig
 from bertkit.model.batch import FlatBatch
 from bertkit.progress import say
 from bertkit.tasks.answers import evaluate_model, max_positions
-from bertkit.tasks.evaluate import tuned_with
-from bertkit.tasks.finetune import columns_of, task_options
+from bertkit.tasks.data import columns_of
+from bertkit.tasks.options import task_options, tuned_with
 from bertkit.tasks.readers import require_file
 from bertkit.tasks.registry import family_of, get_task
 from bertkit.tasks.task import Columns, TaskOptions

@@ -21,6 +21,9 @@ from bertkit.text.tokenizer import Tokenizer
 BATCH_TOKENS = 2048
 """Tokens computed at once where nothing else is said: more is no faster on a CPU."""
 
+TASK_HEADS = ("classifier.", "qa_outputs.", "tagger.")
+"""How the names of a task head's weights begin in the file."""
+
 
 @dataclass
 class Answers:
@@ -139,7 +142,7 @@ def outputs(
 
 def check_head(missing: Sequence[str], path: Path) -> None:
     """Raises UserError where a checkpoint lacks the weights of its own task head."""
-    if any(name.startswith(("classifier.", "qa_outputs.", "tagger.")) for name in missing):
+    if any(name.startswith(TASK_HEADS) for name in missing):
         raise UserError(
             f"the weights in {path} lack the task head that its configuration names; "
             "copy them again, or tune the model with bertkit finetune"

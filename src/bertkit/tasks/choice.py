@@ -24,7 +24,7 @@ from bertkit.model.batch import FlatBatch
 from bertkit.tasks.choice_readers import ChoiceExample, read_choices
 from bertkit.tasks.metrics import class_scores
 from bertkit.tasks.readers import TABLES, split_files
-from bertkit.tasks.task import FeatureSet, Scores, Task, TaskOptions
+from bertkit.tasks.task import FeatureSet, Scores, Task, TaskOptions, one_by_one
 from bertkit.tasks.windows import merge_softmax, text_windows
 from bertkit.text.tokenizer import Tokenizer, truncated_lengths
 from bertkit.training.batch import Batch
@@ -134,21 +134,14 @@ def outputs(model: nn.Module, batch: Batch, features: Sequence[ChoiceFeatures]) 
     return [row[: len(one.ids)] for row, one in zip(rows, features, strict=True)]
 
 
-def decode(
-    examples: Sequence[ChoiceExample],
-    units: Sequence[ChoiceFeatures],
-    outputs: Sequence[np.ndarray],
-    labels: Sequence[str],
-    options: TaskOptions,
-) -> list[ChoicePrediction]:
-    """The most probable choice of each question."""
-    predictions = []
-    for example, row in zip(examples, outputs, strict=True):
-        best = int(row.argmax())
-        predictions.append(
-            ChoicePrediction(best, example.choices[best], float(row[best]), row.tolist())
-        )
-    return predictions
+def decode_one(
+    example: ChoiceExample, probabilities: np.ndarray, labels: Sequence[str]
+) -> ChoicePrediction:
+    """The most probable choice; `probabilities` are [choices]."""
+    best = int(probabilities.argmax())
+    return ChoicePrediction(
+        best, example.choices[best], float(probabilities[best]), probabilities.tolist()
+    )
 
 
 def metric(examples: Sequence[ChoiceExample], predictions: Sequence[ChoicePrediction]) -> Scores:
@@ -213,14 +206,12 @@ MULTIPLE_CHOICE = Task(
     summary="which of several choices is right, from your own table",
     files=split_files(TABLES),
     read=read_choices,
-    labels=lambda examples: [],
     features=features,
     collate=collate,
     head="multiple-choice",
     objective=ChoiceObjective(),
     outputs=outputs,
-    decode=decode,
-    unknown=lambda examples, labels: [],
+    decode=one_by_one(decode_one),
     metric=metric,
     record=record,
     texts=texts,

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from bertkit import config as configurations
 from bertkit.errors import UserError
 from bertkit.files import writing
 from bertkit.formats.hub import checkpoint_path
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.model.encoder import set_compute_dtype
 from bertkit.report.finetuning import write_evaluation_report
-from bertkit.tasks.answers import check_head, evaluate_model, max_positions
+from bertkit.tasks.answers import Evaluation, check_head, evaluate_model, max_positions
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
-from bertkit.tasks.finetune import columns_of, task_options
+from bertkit.tasks.data import columns_of
 from bertkit.tasks.fit import check_fit
+from bertkit.tasks.options import task_options, tuned_with
 from bertkit.tasks.readers import require_file
 from bertkit.tasks.registry import family_of, get_task
 from bertkit.tasks.tables import metrics_line, scores_table, write_jsonl
@@ -94,18 +95,7 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     check_head(checkpoint.missing, directory)
     if config.submission and task.submission is None:
         raise UserError(f"{task.name} has no form for submissions; leave --submission out")
-    path = Path(config.data)
-    whole = not path.is_file()
-    if whole:
-        path = require_file(task, path, config.split)
-    before = columns_of(tuned) if tuned else Columns()
-    columns = replace(
-        before,
-        text=config.text or before.text,
-        pair=config.pair or before.pair,
-        label=config.label or before.label,
-        unlabeled=bool(config.submission) or (whole and config.split.startswith("test")),
-    )
+    path, columns = _source(config, task, tuned)
     examples = task.read(path, columns)
     tokenizer = Tokenizer.load(directory)
     check_fit(tokenizer, model, directory, config.quiet)
@@ -117,34 +107,10 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
         options = replace(options, sequence_length=config.sequence_length)
     started = time.monotonic()
     evaluation = evaluate_model(
-        model,
-        task,
-        examples,
-        tokenizer,
-        options,
-        config.batch_tokens,
-        config.quiet,
+        model, task, examples, tokenizer, options, config.batch_tokens, config.quiet
     )
+    _write(config, task, directory, path, examples, evaluation)
     answers = evaluation.answers
-    if config.submission:
-        assert task.submission is not None
-        written = task.submission(examples, answers.predictions, config.split)
-        Path(config.submission).mkdir(parents=True, exist_ok=True)
-        for name, content in written.items():
-            with writing(Path(config.submission, name)) as partial:
-                partial.write_text(content, encoding="utf-8", newline="\n")
-    if config.output:
-        lines = (task.record(e, p) for e, p in zip(examples, answers.predictions, strict=True))
-        with writing(config.output) as partial:
-            write_jsonl(partial, lines)
-    if config.report:
-        write_evaluation_report(
-            Path(config.report),
-            f"Evaluation: {directory.resolve().name}",
-            f"The task {task.name} on {path.name}.",
-            asdict(evaluation.scores),
-            [task.record(e, p) for e, p in zip(examples, answers.predictions, strict=True)],
-        )
     return EvaluateResult(
         task=task.name,
         file=str(path),
@@ -161,12 +127,6 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     )
 
 
-def tuned_with(directory: Path) -> FinetuneConfig | None:
-    """The configuration a model was tuned with, where it lies beside it."""
-    saved = directory / "finetune.yaml"
-    return configurations.load(FinetuneConfig, saved) if saved.is_file() else None
-
-
 def _task(config: EvaluateConfig, model: nn.Module, tuned: FinetuneConfig | None) -> Task:
     """The task asked for, or the one the model was tuned for, or its head's family."""
     head = str(model.head)
@@ -178,3 +138,58 @@ def _task(config: EvaluateConfig, model: nn.Module, tuned: FinetuneConfig | None
             f"tune it with bertkit finetune {config.checkpoint} --task {task.name}"
         )
     return task
+
+
+def _source(
+    config: EvaluateConfig, task: Task, tuned: FinetuneConfig | None
+) -> tuple[Path, Columns]:
+    """The file to score, and its columns: those that were named, else those of the fine-tuning.
+
+    A whole data set's test files, and whatever is to be submitted, need no labels.
+    """
+    path = Path(config.data)
+    whole = not path.is_file()
+    if whole:
+        path = require_file(task, path, config.split)
+    before = columns_of(tuned) if tuned else Columns()
+    columns = replace(
+        before,
+        text=config.text or before.text,
+        pair=config.pair or before.pair,
+        label=config.label or before.label,
+        unlabeled=bool(config.submission) or (whole and config.split.startswith("test")),
+    )
+    return path, columns
+
+
+def _write(
+    config: EvaluateConfig,
+    task: Task,
+    directory: Path,
+    path: Path,
+    examples: Sequence[Any],
+    evaluation: Evaluation,
+) -> None:
+    """Writes what the configuration asks for: the submission, the predictions, the page."""
+    predictions = evaluation.answers.predictions
+    if config.submission:
+        assert task.submission is not None
+        Path(config.submission).mkdir(parents=True, exist_ok=True)
+        for name, content in task.submission(examples, predictions, config.split).items():
+            with writing(Path(config.submission, name)) as partial:
+                partial.write_text(content, encoding="utf-8", newline="\n")
+
+    def records() -> Iterator[dict[str, Any]]:
+        return map(task.record, examples, predictions)
+
+    if config.output:
+        with writing(config.output) as partial:
+            write_jsonl(partial, records())
+    if config.report:
+        write_evaluation_report(
+            Path(config.report),
+            f"Evaluation: {directory.resolve().name}",
+            f"The task {task.name} on {path.name}.",
+            asdict(evaluation.scores),
+            list(records()),
+        )

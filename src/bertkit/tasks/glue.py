@@ -16,8 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bertkit.tasks.classification import CLASSIFICATION, ClassPrediction
-from bertkit.tasks.metrics import class_scores
+from bertkit.tasks.classification import CLASSIFICATION, ClassPrediction, accuracy
 from bertkit.tasks.readers import Layout, TextExample, read_scores, read_table
 from bertkit.tasks.regression import REGRESSION, ScorePrediction
 from bertkit.tasks.rows import TableForm
@@ -26,17 +25,12 @@ from bertkit.tasks.task import Scores, Task
 Metric = Callable[[Sequence[Any], Sequence[Any]], Scores]
 
 
-def accuracy(examples: Sequence[TextExample], predictions: Sequence[ClassPrediction]) -> Scores:
-    """Accuracy and macro F1."""
-    return class_scores([e.label for e in examples], [p.label for p in predictions])
-
-
 def matthews(examples: Sequence[TextExample], predictions: Sequence[ClassPrediction]) -> Scores:
     """Matthews' correlation, and what `accuracy` gives."""
     from sklearn.metrics import matthews_corrcoef
 
+    scores = accuracy(examples, predictions)
     gold, found = [e.label for e in examples], [p.label for p in predictions]
-    scores = class_scores(gold, found)
     return replace(
         scores, metrics={"matthews": float(matthews_corrcoef(gold, found)), **scores.metrics}
     )

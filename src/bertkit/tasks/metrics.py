@@ -88,25 +88,21 @@ def entity_scores(gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[st
     Args:
         gold, predicted: the tags of each sentence.
     """
-    right: Counter[str] = Counter()
-    found: Counter[str] = Counter()
-    wanted: Counter[str] = Counter()
+    tally = _Tally()
     words = right_words = 0
     for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
         gold_chunks, predicted_chunks = set(chunks(gold_tags)), set(chunks(predicted_tags))
-        wanted.update(chunk.label for chunk in gold_chunks)
-        found.update(chunk.label for chunk in predicted_chunks)
-        right.update(chunk.label for chunk in gold_chunks & predicted_chunks)
+        tally.add(
+            [chunk.label for chunk in gold_chunks & predicted_chunks],
+            [chunk.label for chunk in predicted_chunks],
+            [chunk.label for chunk in gold_chunks],
+        )
         words += len(gold_tags)
         right_words += sum(map(str.__eq__, gold_tags, predicted_tags))
-    precision, recall, f1 = _rates(right.total(), found.total(), wanted.total())
-    table = [
-        _row(label, _rates(right[label], found[label], wanted[label]), wanted[label])
-        for label in sorted(wanted | found)
-    ]
+    precision, recall, f1 = tally.rates()
     accuracy = right_words / words if words else 0.0
     metrics = {"f1": f1, "precision": precision, "recall": recall, "accuracy": accuracy}
-    return Scores(metrics, table)
+    return Scores(metrics, tally.table())
 
 
 def class_scores(gold: Sequence[str], predicted: Sequence[str]) -> Scores:
@@ -147,20 +143,14 @@ def correlation_scores(gold: Sequence[float], predicted: Sequence[float]) -> Sco
 def label_set_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Scores:
     """Micro F1 over all labels, macro F1 (the mean over labels that occur in either), and the
     share of examples whose labels are exactly right."""
-    right: Counter[str] = Counter()
-    found: Counter[str] = Counter()
-    wanted: Counter[str] = Counter()
+    tally = _Tally()
     exact = 0
     for gold_labels, predicted_labels in zip(gold, predicted, strict=True):
-        wanted.update(set(gold_labels))
-        found.update(set(predicted_labels))
-        right.update(set(gold_labels) & set(predicted_labels))
-        exact += set(gold_labels) == set(predicted_labels)
-    table = [
-        _row(label, _rates(right[label], found[label], wanted[label]), wanted[label])
-        for label in sorted(wanted | found)
-    ]
-    precision, recall, micro_f1 = _rates(right.total(), found.total(), wanted.total())
+        wanted, found = set(gold_labels), set(predicted_labels)
+        tally.add(wanted & found, found, wanted)
+        exact += wanted == found
+    table = tally.table()
+    precision, recall, micro_f1 = tally.rates()
     metrics = {
         "micro_f1": micro_f1,
         "macro_f1": sum(float(row["f1"]) for row in table) / len(table) if table else 0.0,
@@ -187,6 +177,33 @@ def word_scores(gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]
         wanted += len(gold_spans)
     precision, recall, f1 = _rates(right, found, wanted)
     return Scores({"f1": f1, "precision": precision, "recall": recall}, [])
+
+
+class _Tally:
+    """How often each label was right, found and wanted."""
+
+    def __init__(self) -> None:
+        self.right: Counter[str] = Counter()
+        self.found: Counter[str] = Counter()
+        self.wanted: Counter[str] = Counter()
+
+    def add(self, right: Iterable[str], found: Iterable[str], wanted: Iterable[str]) -> None:
+        """Counts the labels of one example."""
+        self.right.update(right)
+        self.found.update(found)
+        self.wanted.update(wanted)
+
+    def rates(self) -> tuple[float, float, float]:
+        """Precision, recall and F1 over all labels together."""
+        return _rates(self.right.total(), self.found.total(), self.wanted.total())
+
+    def table(self) -> list[dict[str, str | float | int]]:
+        """Precision, recall, F1 and count of each label that was wanted or found."""
+        right, found, wanted = self.right, self.found, self.wanted
+        return [
+            _row(label, _rates(right[label], found[label], wanted[label]), wanted[label])
+            for label in sorted(wanted | found)
+        ]
 
 
 def _spans(words: Sequence[str]) -> set[tuple[int, int]]:

@@ -7,8 +7,9 @@ cross-entropy, and holds where its probability is one half or more.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from bertkit.tasks.batches import flat_inputs
-from bertkit.tasks.classification import text_of, text_units, texts
 from bertkit.tasks.metrics import label_set_scores
 from bertkit.tasks.readers import TABLES, TextExample, read_label_lists, split_files
-from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
+from bertkit.tasks.task import Features, Scores, Task, one_by_one
+from bertkit.tasks.texts import asked_line, rounded, text_features, texts
 from bertkit.tasks.windows import merge_sigmoid
-from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
 from bertkit.training.objective import LossSums
 
@@ -42,18 +42,9 @@ def label_names(examples: Sequence[TextExample]) -> list[str]:
     return sorted({label for example in examples for label in example.labels or ()})
 
 
-def features(
-    examples: Sequence[TextExample],
-    tokenizer: Tokenizer,
-    labels: Sequence[str] | None,
-    options: TaskOptions,
-) -> FeatureSet:
-    """One sequence for each example; its target is a row of zeros and ones, [labels]."""
-
-    def targets(example: TextExample) -> list[float]:
-        return [float(label in (example.labels or ())) for label in labels or ()]
-
-    return text_units(examples, tokenizer, options, targets)
+def targets(example: TextExample, number_of: Mapping[str, int]) -> list[float]:
+    """[labels] 1 for a label that holds, 0 for another."""
+    return [float(label in (example.labels or ())) for label in number_of]
 
 
 def collate(features: Sequence[Features]) -> Batch:
@@ -80,20 +71,12 @@ def outputs(model: nn.Module, batch: Batch, features: Sequence[Features]) -> lis
     return list(model(batch.inputs).float().sigmoid().cpu().numpy())
 
 
-def decode(
-    examples: Sequence[TextExample],
-    units: Sequence[Features],
-    outputs: Sequence[np.ndarray],
-    labels: Sequence[str],
-    options: TaskOptions,
-) -> list[LabelSetPrediction]:
-    """The labels with a probability of THRESHOLD or more."""
-    predictions = []
-    for row in outputs:
-        by_label = {label: float(p) for label, p in zip(labels, row, strict=True)}
-        held = [label for label, p in by_label.items() if p >= THRESHOLD]
-        predictions.append(LabelSetPrediction(held, by_label))
-    return predictions
+def decode_one(
+    example: TextExample, probabilities: np.ndarray, labels: Sequence[str]
+) -> LabelSetPrediction:
+    """The labels with a probability of THRESHOLD or more; `probabilities` are [labels]."""
+    by_label = {label: float(p) for label, p in zip(labels, probabilities, strict=True)}
+    return LabelSetPrediction([label for label, p in by_label.items() if p >= THRESHOLD], by_label)
 
 
 def unknown(examples: Sequence[TextExample], labels: Sequence[str]) -> list[str]:
@@ -108,9 +91,9 @@ def metric(examples: Sequence[TextExample], predictions: Sequence[LabelSetPredic
 
 def record(example: TextExample, prediction: LabelSetPrediction) -> dict[str, Any]:
     """A line of the prediction file: the text, its labels, and the right ones where known."""
-    line = text_of(example) | {
+    line = asked_line(example) | {
         "labels": prediction.labels,
-        "probabilities": {name: round(p, 6) for name, p in prediction.probabilities.items()},
+        "probabilities": rounded(prediction.probabilities),
     }
     if example.labels is not None:
         line["gold"] = list(example.labels)
@@ -135,12 +118,12 @@ MULTI_LABEL = Task(
     files=split_files(TABLES),
     read=read_label_lists,
     labels=label_names,
-    features=features,
+    features=partial(text_features, targets),
     collate=collate,
     head="multi-label",
     objective=LabelSetObjective(),
     outputs=outputs,
-    decode=decode,
+    decode=one_by_one(decode_one),
     unknown=unknown,
     metric=metric,
     record=record,

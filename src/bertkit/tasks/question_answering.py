@@ -280,16 +280,6 @@ def submission(
     }
 
 
-def labels(examples: Sequence[QuestionExample]) -> list[str]:
-    """None: the head's two outputs are the start and the end."""
-    return []
-
-
-def unknown(examples: Sequence[QuestionExample], labels: Sequence[str]) -> list[str]:
-    """None: any answer can be given."""
-    return []
-
-
 def is_labelled(example: QuestionExample) -> bool:
     """Whether its answers are known."""
     return example.answers is not None
@@ -366,14 +356,12 @@ QUESTION_ANSWERING = Task(
     summary="answers that stand in a context, or none; your own .json in SQuAD's form",
     files=_squad_files("train.json", "dev.json", "test.json"),
     read=read,
-    labels=labels,
     features=features,
     collate=collate,
     head="question-answering",
     objective=SpanObjective(),
     outputs=outputs,
     decode=decode,
-    unknown=unknown,
     metric=metric,
     record=record,
     texts=texts,

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import UserError
+from bertkit.errors import UserError, reason
 from bertkit.extraction.hub import PREFIX, parse_name
+from bertkit.extras import need
 from bertkit.tasks.rows import TableForm, json_objects, read_rows
 from bertkit.text.documents import JSONL_SUFFIXES
 
@@ -88,11 +89,11 @@ def hub_split(name: str, split: str) -> Path | None:
     if len(parts) == 3:  # the split is named: it is what one trains on
         return Path(name) if split == "train" else None
     path, configuration, _ = parse_name(name)
-    datasets = _datasets(name)
+    datasets = need("datasets", "hub", f"{name} needs")
     try:
         there = datasets.get_dataset_split_names(path, configuration)
     except Exception as error:  # it raises whatever its parts raise
-        raise UserError(f"cannot load {name}: {_line(error)}; check the name") from error
+        raise UserError(f"cannot load {name}: {reason(error)}; check the name") from error
     for candidate in HUB_SPLITS.get(split, (split,)):
         if candidate in there:
             return Path(f"{PREFIX}{path}:{configuration or ''}:{candidate}")
@@ -125,12 +126,8 @@ def _listed(path: Path) -> Iterator[Record]:
 
 
 def _parquet(path: Path) -> Iterator[Record]:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError:
-        raise UserError(
-            f'{path} needs the package pyarrow; pip install "bertkit[parquet]"'
-        ) from None
+    arrow = need("pyarrow", "parquet", f"{path} needs")
+    parquet = need("pyarrow.parquet", "parquet", f"{path} needs")
     try:
         number = 0
         with parquet.ParquetFile(path) as file:
@@ -138,20 +135,12 @@ def _parquet(path: Path) -> Iterator[Record]:
                 for values in batch.to_pylist():
                     number += 1
                     yield record(values, f"{path}, row {number}")
-    except (OSError, ArrowException) as error:
-        raise UserError(f"cannot read {path}: {_line(error)}; check the file") from error
-
-
-def _datasets(name: str) -> Any:
-    try:
-        import datasets
-    except ImportError:
-        raise UserError(f'{name} needs the package datasets; pip install "bertkit[hub]"') from None
-    return datasets
+    except (OSError, arrow.ArrowException) as error:
+        raise UserError(f"cannot read {path}: {reason(error)}; check the file") from error
 
 
 def _hub_records(name: str) -> Iterator[Record]:
-    datasets = _datasets(name)
+    datasets = need("datasets", "hub", f"{name} needs")
     path, configuration, split = parse_name(name)
     try:
         rows = datasets.load_dataset(path, configuration, split=split, streaming=True)
@@ -169,7 +158,7 @@ def _hub_records(name: str) -> Iterator[Record]:
         raise
     except Exception as error:  # the library has no error of its own for a lost connection
         raise UserError(
-            f"cannot read {name}: {_line(error)}; check the name, configuration and split"
+            f"cannot read {name}: {reason(error)}; check the name, configuration and split"
         ) from error
 
 
@@ -185,7 +174,3 @@ def _class_names(feature: Any, datasets: Any) -> Callable[[Any], Any] | None:
         return None
     names = feature.names
     return lambda value: "" if value is None or value < 0 else names[value]
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__

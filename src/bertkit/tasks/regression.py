@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -20,12 +21,11 @@ from torch import nn
 
 from bertkit.model.bert import RegressionModel
 from bertkit.tasks.batches import flat_inputs
-from bertkit.tasks.classification import text_of, text_units, texts
 from bertkit.tasks.metrics import correlation_scores
 from bertkit.tasks.readers import TABLES, TextExample, read_scores, split_files
-from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
+from bertkit.tasks.task import Features, Scores, Task, one_by_one
+from bertkit.tasks.texts import asked_line, text_features, texts
 from bertkit.tasks.windows import merge_numbers
-from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
 from bertkit.training.objective import LossSums
 
@@ -42,18 +42,9 @@ class ScorePrediction:
     score: float
 
 
-def features(
-    examples: Sequence[TextExample],
-    tokenizer: Tokenizer,
-    labels: Sequence[str] | None,
-    options: TaskOptions,
-) -> FeatureSet:
-    """One sequence for each example; its target is the number."""
-
-    def targets(example: TextExample) -> list[float]:
-        return [float(example.label)] if labels is not None else []
-
-    return text_units(examples, tokenizer, options, targets)
+def targets(example: TextExample, number_of: Mapping[str, int]) -> list[float]:
+    """The score."""
+    return [float(example.label)]
 
 
 def collate(features: Sequence[Features]) -> Batch:
@@ -94,15 +85,9 @@ def outputs(model: nn.Module, batch: Batch, features: Sequence[Features]) -> lis
     return list(model(batch.inputs).float().cpu().numpy())
 
 
-def decode(
-    examples: Sequence[TextExample],
-    units: Sequence[Features],
-    outputs: Sequence[np.ndarray],
-    labels: Sequence[str],
-    options: TaskOptions,
-) -> list[ScorePrediction]:
-    """The numbers as they are."""
-    return [ScorePrediction(float(one[0])) for one in outputs]
+def decode_one(example: TextExample, score: np.ndarray, labels: Sequence[str]) -> ScorePrediction:
+    """The number as it is; `score` is [1]."""
+    return ScorePrediction(float(score[0]))
 
 
 def metric(examples: Sequence[TextExample], predictions: Sequence[ScorePrediction]) -> Scores:
@@ -112,7 +97,7 @@ def metric(examples: Sequence[TextExample], predictions: Sequence[ScorePredictio
 
 def record(example: TextExample, prediction: ScorePrediction) -> dict[str, Any]:
     """A line of the prediction file: the text, the number, and the right one where known."""
-    line = text_of(example) | {"score": round(prediction.score, 6)}
+    line = asked_line(example) | {"score": round(prediction.score, 6)}
     if example.label:
         line["gold"] = float(example.label)
     return line
@@ -140,13 +125,12 @@ REGRESSION = Task(
     files=split_files(TABLES),
     read=read_scores,
     labels=lambda examples: [OUTPUT],
-    features=features,
+    features=partial(text_features, targets),
     collate=collate,
     head="regression",
     objective=ScoreObjective(),
     outputs=outputs,
-    decode=decode,
-    unknown=lambda examples, labels: [],
+    decode=one_by_one(decode_one),
     metric=metric,
     record=record,
     texts=texts,

@@ -25,7 +25,7 @@ import torch
 
 from bertkit.cluster import ray_map
 from bertkit.errors import UserError
-from bertkit.files import writing
+from bertkit.files import write_json, writing
 from bertkit.interrupts import interrupting
 from bertkit.tasks.config import FinetuneConfig
 from bertkit.tasks.finetune import finetune
@@ -134,6 +134,5 @@ def _fine_tune(threads: int | None, folder: str, config: FinetuneConfig) -> str 
     finally:
         torch.set_num_threads(before)
     with writing(_record(config.output)) as partial_file:
-        text = json.dumps(asdict(ended), ensure_ascii=False, indent=2)
-        partial_file.write_text(text + "\n", encoding="utf-8")
+        write_json(partial_file, asdict(ended))
     return None

@@ -18,7 +18,6 @@ with its large model on small data sets.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Sequence
@@ -29,12 +28,13 @@ from typing import Any
 
 from bertkit import config as configurations
 from bertkit.errors import UserError
-from bertkit.files import writing, writing_into
+from bertkit.files import write_json, writing, writing_into
 from bertkit.formats.hub import checkpoint_path
 from bertkit.formats.weights import weight_file, weight_parts
 from bertkit.progress import Progress
 from bertkit.tasks.config import FinetuneConfig, SearchConfig, TuningOptions
-from bertkit.tasks.finetune import MAY_CHANGE, check, load_model, read_data, same_inputs
+from bertkit.tasks.data import read_data, same_inputs
+from bertkit.tasks.finetune import MAY_CHANGE
 from bertkit.tasks.grid import (
     Attempt,
     Point,
@@ -46,9 +46,11 @@ from bertkit.tasks.grid import (
     mean_score,
     summary,
 )
+from bertkit.tasks.options import check
 from bertkit.tasks.own_data import resolve
 from bertkit.tasks.registry import get_task
 from bertkit.tasks.runs import Ended, fine_tune_all, forget
+from bertkit.tasks.start import load_model
 from bertkit.tasks.tables import metrics_line
 from bertkit.tasks.task import Task
 from bertkit.training.claim import claim
@@ -116,18 +118,8 @@ def search(config: SearchConfig) -> SearchResult:
     points = grid_points(config)
     for point in points:
         check(config_of(config, point, config.seed))
-    any_config = resolve(config_of(config, points[0], config.seed))
-    config = replace(config, **{name: getattr(any_config, name) for name in _FOUND})
-    task = get_task(str(config.task))
-    data = read_data(any_config, task)
-    start = checkpoint_path(config.checkpoint)
-    load_model(any_config, task, data, start)  # for its complaints, before anything is written
-    chance = score_of_chance(task, data.dev, data.labels)
+    config, task, chance = _begin(config, points[0])
     out = Path(config.output)
-    claim(out, config, "search.yaml", (MAY_CHANGE - {"evaluate_steps"}) | _OWN)
-    configurations.save(config, out / "search.yaml")
-    same_inputs(out, [*weight_parts(weight_file(start)), *data.files])
-
     count = max(config.seeds, config.grid_seeds)
     seeds = range(config.seed, config.seed + count)
     tried: list[Attempt] = []
@@ -173,9 +165,28 @@ def search(config: SearchConfig) -> SearchResult:
     )
     _publish(Path(kept.ended.output), out)
     with writing(out / "results.json") as partial:
-        text = json.dumps(asdict(result), indent=2, ensure_ascii=False)
-        partial.write_text(text + "\n", encoding="utf-8")
+        write_json(partial, asdict(result))
     return result
+
+
+def _begin(config: SearchConfig, point: Point) -> tuple[SearchConfig, Task, float]:
+    """Starts or continues the search in its folder, once nothing is wrong with its runs.
+
+    Returns:
+        The configuration with what was found out from the data, the task, and what chance scores.
+    """
+    any_config = resolve(config_of(config, point, config.seed))
+    config = replace(config, **{name: getattr(any_config, name) for name in _FOUND})
+    task = get_task(str(config.task))
+    data = read_data(any_config, task)
+    start = checkpoint_path(config.checkpoint)
+    load_model(any_config, task, data, start)  # for its complaints, before anything is written
+    chance = score_of_chance(task, data.dev, data.labels)
+    out = Path(config.output)
+    claim(out, config, "search.yaml", (MAY_CHANGE - {"evaluate_steps"}) | _OWN)
+    configurations.save(config, out / "search.yaml")
+    same_inputs(out, [*weight_parts(weight_file(start)), *data.files])
+    return config, task, chance
 
 
 def grid_points(config: SearchConfig) -> list[Point]:

@@ -12,10 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from bertkit.tasks.answers import listed
 from bertkit.tasks.task import FeatureSet, Task
-
-SHOWN = 12
-"""Labels in the printed lines."""
 
 
 @dataclass
@@ -50,11 +48,9 @@ class DataSummary:
         if self.counts:
             parts = [
                 f"{label} {count:,} ({self.dev_counts.get(label, 0):,})"
-                for label, count in list(self.counts.items())[:SHOWN]
+                for label, count in self.counts.items()
             ]
-            more = len(self.counts) - SHOWN
-            tail = f" and {more} more" if more > 0 else ""
-            lines.append(f"labels (dev): {', '.join(parts)}{tail}")
+            lines.append(f"labels (dev): {listed(parts)}")
         lines.append(
             f"tokens: median {self.median:,}, 95 % up to {self.percentile_95:,}, longest "
             f"{self.longest:,}"

@@ -55,7 +55,6 @@ class TaskOptions:
 
     Attributes:
         sequence_length: tokens of the longest sequence, specials included.
-        workers: processes that may make features.
         long: "windows" reads an example that is too long in several units, where its family can.
         window_mean: what `Task.merge` averages.
         document_context: tagging: fill a sentence's sequence with the text around it.
@@ -65,7 +64,6 @@ class TaskOptions:
     """
 
     sequence_length: int
-    workers: int = 1
     long: Long = "cut"
     window_mean: WindowMean = "probabilities"
     document_context: bool = False
@@ -124,6 +122,30 @@ class Scores:
     table: list[dict[str, Any]]
 
 
+Decode = Callable[
+    [Sequence[Any], Sequence[Any], Sequence[Any], Sequence[str], TaskOptions], list[Any]
+]
+
+
+def one_by_one(decode_one: Callable[[Any, np.ndarray, Sequence[str]], Any]) -> Decode:
+    """The `decode` of a family where each prediction comes from the output of one unit.
+
+    Args:
+        decode_one: (example, output of its unit, labels) -> prediction.
+    """
+
+    def decode(
+        examples: Sequence[Any],
+        units: Sequence[Any],
+        outputs: Sequence[np.ndarray],
+        labels: Sequence[str],
+        options: TaskOptions,
+    ) -> list[Any]:
+        return [decode_one(*one, labels) for one in zip(examples, outputs, strict=True)]
+
+    return decode
+
+
 @dataclass(frozen=True)
 class Task:
     """One entry of the registry; `Any` stands for the family's own example, unit and prediction.
@@ -132,7 +154,6 @@ class Task:
         name, summary: for the command line and its messages.
         files: split -> file names looked for in the folder of `--data`, in this order.
         read: (path, columns) -> examples, with their labels.
-        labels: examples -> the names of what the head's outputs mean, in their order.
         features: (examples, tokenizer, labels, options) -> units. With labels None, no targets
             are made.
         collate: units -> one micro-batch of them, with targets where the units have them.
@@ -141,12 +162,14 @@ class Task:
         outputs: (model, batch, its units) -> what the model says of each unit, in order, as
             arrays off the device.
         decode: (examples, units, outputs of each, labels, options) -> a prediction an example.
-        unknown: (examples, labels) -> what the examples are labelled with and the model lacks.
         metric: (examples, predictions) -> scores.
         record: (example, prediction) -> one line of the prediction file.
         texts: example -> the texts it asks about; equal texts make a duplicate.
         counts: examples -> how many there are of each label, for the report before training.
         main: the metric that says which of two models is better.
+        labels: examples -> the names of what the head's outputs mean, in their order; none where
+            the outputs have no names.
+        unknown: (examples, labels) -> what the examples are labelled with and the model lacks.
         merge: outputs of an example's windows -> one output, where the family makes windows of
             what is too long when `TaskOptions.long` says so; they are an array with a row for
             each window.
@@ -172,21 +195,19 @@ class Task:
     summary: str
     files: dict[str, tuple[str, ...]]
     read: Callable[[Path, Columns], list[Any]]
-    labels: Callable[[Sequence[Any]], list[str]]
     features: Callable[[Sequence[Any], Tokenizer, Sequence[str] | None, TaskOptions], FeatureSet]
     collate: Callable[[Sequence[Any]], Batch]
     head: str
     objective: Objective
     outputs: Callable[[nn.Module, Batch, Sequence[Any]], list[Any]]
-    decode: Callable[
-        [Sequence[Any], Sequence[Any], Sequence[Any], Sequence[str], TaskOptions], list[Any]
-    ]
-    unknown: Callable[[Sequence[Any], Sequence[str]], list[str]]
+    decode: Decode
     metric: Callable[[Sequence[Any], Sequence[Any]], Scores]
     record: Callable[[Any, Any], dict[str, Any]]
     texts: Callable[[Any], tuple[str, ...]]
     counts: Callable[[Sequence[Any]], dict[str, int]]
     main: str
+    labels: Callable[[Sequence[Any]], list[str]] = lambda examples: []
+    unknown: Callable[[Sequence[Any], Sequence[str]], list[str]] = lambda examples, labels: []
     merge: Merge | None = None
     feature_head: str | None = None
     blind: Callable[[Sequence[Any], Sequence[str]], list[list[Any]]] | None = None

@@ -1,0 +1,158 @@
+"""What a fine-tuning's configuration comes to: for the task, for the loop, for its batches.
+
+Defaults that depend on something else (the task, what is trained) are filled in here, and numbers
+that make no training are refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import nn
+
+from bertkit import config as configurations
+from bertkit.errors import UserError
+from bertkit.tasks.batches import TokenSource, TrainingSource
+from bertkit.tasks.config import FinetuneConfig
+from bertkit.tasks.registry import get_task
+from bertkit.tasks.task import FeatureSet, Task, TaskOptions
+from bertkit.training.config import TrainOptions
+
+FINE_TUNING_RATE = 5e-5
+"""In the paper's grid (appendix A.3)."""
+FEATURES_RATE = 1e-3
+"""Of a BiLSTM that starts at random; the paper gives none."""
+
+
+def tuned_with(directory: Path) -> FinetuneConfig | None:
+    """The configuration a model was tuned with, where it lies beside it."""
+    saved = directory / "finetune.yaml"
+    return configurations.load(FinetuneConfig, saved) if saved.is_file() else None
+
+
+def task_options(config: FinetuneConfig) -> TaskOptions:
+    """What a fine-tuning's configuration says about features and predictions."""
+    return TaskOptions(
+        sequence_length=config.sequence_length or get_task(str(config.task)).sequence_length,
+        document_context=config.document_context,
+        doc_stride=config.doc_stride,
+        doc_overlap=config.doc_overlap,
+        question_tokens=config.question_tokens,
+        answer_tokens=config.answer_tokens,
+        n_best=config.n_best,
+    )
+
+
+def peak_rate(config: FinetuneConfig) -> float:
+    """The learning rate given, or the default of what is trained."""
+    if config.learning_rate is not None:
+        return config.learning_rate
+    return FINE_TUNING_RATE if config.features is None else FEATURES_RATE
+
+
+def keeps_best(config: FinetuneConfig) -> bool:
+    """Whether the run ends with its best weights on dev instead of its last ones."""
+    return config.keep_best or config.patience > 0
+
+
+def train_options(config: FinetuneConfig, examples: int, tokens: int = 0) -> TrainOptions:
+    """Steps and warm-up as in the reference release: int(examples * epochs / batch size).
+
+    With `batch_tokens` the training examples' `tokens` are counted instead.
+    """
+    size, in_step = examples, config.batch_size
+    if config.batch_tokens is not None:
+        size, in_step = tokens, config.batch_tokens
+    steps = max(1, int(size * config.epochs / in_step))
+    evaluate_steps = config.evaluate_steps
+    if keeps_best(config) and not evaluate_steps:
+        evaluate_steps = math.ceil(steps / config.epochs)
+    return TrainOptions(
+        steps=steps,
+        learning_rate=peak_rate(config),
+        warmup_steps=int(steps * config.warmup),
+        schedule=config.schedule,
+        decay=config.decay,
+        reference_warmup=config.reference_warmup,
+        optimizer=config.optimizer,
+        weight_decay=config.weight_decay,
+        layer_decay=config.layer_decay,
+        precision=config.precision,
+        seed=config.seed,
+        evaluate_steps=evaluate_steps,
+        checkpoint_steps=config.checkpoint_steps,
+        quiet=config.quiet,
+    )
+
+
+def training_source(
+    config: FinetuneConfig, task: Task, made: FeatureSet, model: nn.Module
+) -> TrainingSource:
+    """The training examples in steps and micro-batches, as the configuration wants them.
+
+    Raises UserError where a step of `batch_tokens` could not hold the longest sequence.
+    """
+    tokens_at_once = config.micro_batch_tokens
+    on_cpu = next(model.parameters()).device.type == "cpu"
+    if tokens_at_once is None and config.micro_batch_size is None and on_cpu:
+        tokens_at_once = task.micro_batch_tokens
+    if config.batch_tokens is None:
+        return TrainingSource(
+            made,
+            task.collate,
+            config.batch_size,
+            config.micro_batch_size or config.batch_size,
+            config.seed,
+            tokens_at_once,
+        )
+    longest = max(made.lengths)
+    if config.batch_tokens < longest:
+        raise UserError(
+            f"--batch-tokens {config.batch_tokens} is less than the {longest} tokens of the "
+            "longest training example; give more, or a shorter --sequence-length"
+        )
+    return TokenSource(
+        made,
+        task.collate,
+        config.batch_tokens,
+        tokens_at_once or config.batch_tokens,
+        config.seed,
+    )
+
+
+def check(config: FinetuneConfig) -> None:
+    """Refuses numbers that make no training."""
+    if (config.data is None) == (config.train is None):
+        raise UserError("give the examples either as --data FOLDER or as --train FILE")
+    positive: Sequence[tuple[str, float]] = (
+        ("epochs", config.epochs),
+        ("batch size", config.batch_size),
+        ("micro-batch size", 1 if config.micro_batch_size is None else config.micro_batch_size),
+        ("number of tokens a step", 1 if config.batch_tokens is None else config.batch_tokens),
+        ("tokens at once", 1 if config.micro_batch_tokens is None else config.micro_batch_tokens),
+        ("learning rate", peak_rate(config)),
+        ("number of answer tokens", config.answer_tokens),
+        ("number of best answers", config.n_best),
+        ("number of examples", 1 if config.max_examples is None else config.max_examples),
+    )
+    for name, value in positive:
+        if not value > 0:
+            raise UserError(f"the {name} is {value}; give one above 0")
+    if not 0 <= config.warmup < 1:
+        raise UserError(f"the warm-up is {config.warmup}; give a share from 0 to below 1")
+    if not 0 < config.decay <= 1:
+        raise UserError(f"the decay is {config.decay}; give a share above 0, at most 1")
+    if not 0 < config.layer_decay <= 1:
+        raise UserError(f"the layer decay is {config.layer_decay}; give one above 0, at most 1")
+    if config.reference_warmup and config.schedule not in ("linear", "cosine"):
+        raise UserError("the reference's warm-up goes with --schedule linear or cosine")
+    if config.batch_tokens is not None and config.micro_batch_size is not None:
+        raise UserError("with --batch-tokens give --micro-batch-tokens, not --micro-batch-size")
+    if config.micro_batch_tokens is not None and config.micro_batch_size is not None:
+        raise UserError("give --micro-batch-size or --micro-batch-tokens, not both")
+    if config.patience < 0:
+        raise UserError(f"the patience is {config.patience}; give 0 or more")
+    if not 0 < config.dev_share < 1:
+        raise UserError(f"the dev share is {config.dev_share}; give a share between 0 and 1")
