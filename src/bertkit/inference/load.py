@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from bertkit import config as configurations
@@ -272,9 +271,3 @@ def say_lengths(
         )
     if truncated:
         say(f"{truncated:,} of {inputs:,} texts were cut to {sequence_length} tokens", quiet)
-
-
-def no_gradients(model: nn.Module) -> torch.inference_mode:
-    """Puts a model in evaluation mode and returns the context to compute answers in."""
-    model.eval()
-    return torch.inference_mode()
