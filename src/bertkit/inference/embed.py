@@ -38,7 +38,6 @@ from bertkit.tasks.answers import BATCH_TOKENS, check_sequence_length
 from bertkit.tasks.config import Long
 from bertkit.tasks.windows import TextWindow, text_windows
 from bertkit.text.tokenizer import Pieces, truncated_lengths
-from bertkit.training.allocator import keep_memory
 
 VECTOR_BYTES = 1 << 28
 UNIT_CHARACTERS = 1 << 20
@@ -126,7 +125,6 @@ def embed(config: EmbedConfig) -> EmbedResult:
         UserError: options that do not go together, an unknown output ending, or an input that
             cannot be read.
     """
-    keep_memory()
     started = time.monotonic()
     check_output(config.output, config.unit)
     model = load(config.checkpoint, config.precision)

@@ -45,6 +45,7 @@ from bertkit.tasks.spans import AnswerPrediction
 from bertkit.tasks.tagging import TagPrediction
 from bertkit.tasks.task import TaskOptions
 from bertkit.text.tokenizer import Tokenizer
+from bertkit.training.allocator import keep_memory
 from bertkit.training.config import Precision
 from bertkit.training.precision import compute_dtype
 
@@ -223,6 +224,7 @@ def load(path: str | Path, precision: Precision = "fp32") -> LoadedModel:
     Raises:
         UserError: there is no such checkpoint, or it is not whole.
     """
+    keep_memory()
     directory = checkpoint_path(str(path))
     sentence = read_sentence_modules(directory)
     place = sentence.transformer if sentence else directory
