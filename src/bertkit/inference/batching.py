@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from torch import nn
+
 from bertkit.model.batch import FlatBatch
 from bertkit.tasks.batches import by_budget
+from bertkit.tasks.parallel import compute_each
 
 WINDOW_TEXTS = 4096
 WINDOW_CHARACTERS = 1 << 24
@@ -47,12 +50,28 @@ def in_windows(
         yield window
 
 
-def flat_batches(
-    ids: Sequence[Sequence[int]], segments: Sequence[Sequence[int]], budget: int
-) -> Iterator[tuple[list[int], FlatBatch]]:
-    """Yields (numbers of the sequences, their batch), each of at most `budget` tokens."""
-    for group in by_budget([len(one) for one in ids], budget):
-        yield (
-            group,
-            FlatBatch.from_sequences([ids[n] for n in group], [segments[n] for n in group]),
-        )
+def compute_batches(
+    model: nn.Module,
+    ids: Sequence[Sequence[int]],
+    segments: Sequence[Sequence[int]],
+    budget: int,
+    compute: Callable[[FlatBatch], list[T]],
+) -> Iterator[tuple[int, T]]:
+    """Yields (number of the sequence, what `compute` makes of it), each sequence once.
+
+    Args:
+        model: put in evaluation mode; its device gets the batches.
+        ids, segments: of each sequence.
+        budget: most tokens in a batch.
+        compute: batch -> one result for each of its sequences, without gradients.
+    """
+    device = next(model.parameters()).device
+    model.eval()
+
+    def results(group: list[int]) -> list[T]:
+        batch = FlatBatch.from_sequences([ids[n] for n in group], [segments[n] for n in group])
+        return compute(batch.to(device))
+
+    groups = by_budget([len(one) for one in ids], budget)
+    for group, found in compute_each(results, groups, device):
+        yield from zip(group, found, strict=True)

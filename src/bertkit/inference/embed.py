@@ -25,10 +25,10 @@ from torch import Tensor
 
 from bertkit.errors import UserError
 from bertkit.formats.sentence import SentenceModules
-from bertkit.inference.batching import WINDOW_CHARACTERS, flat_batches, in_windows
+from bertkit.inference.batching import WINDOW_CHARACTERS, compute_batches, in_windows
 from bertkit.inference.config import EmbedConfig, Pooling, Unit, Words
 from bertkit.inference.inputs import TextInput, read_inputs
-from bertkit.inference.load import LoadedModel, load, no_gradients, say_lengths
+from bertkit.inference.load import LoadedModel, load, say_lengths
 from bertkit.inference.vectors import Embedding, Span, check_output, vector_output
 from bertkit.inference.words import Word, find_words
 from bertkit.model.batch import FlatBatch
@@ -38,7 +38,6 @@ from bertkit.tasks.answers import BATCH_TOKENS, check_sequence_length
 from bertkit.tasks.config import Long
 from bertkit.tasks.windows import TextWindow, text_windows
 from bertkit.text.tokenizer import Pieces, truncated_lengths
-from bertkit.training.allocator import keep_memory
 
 VECTOR_BYTES = 1 << 28
 UNIT_CHARACTERS = 1 << 20
@@ -126,7 +125,6 @@ def embed(config: EmbedConfig) -> EmbedResult:
         UserError: options that do not go together, an unknown output ending, or an input that
             cannot be read.
     """
-    keep_memory()
     started = time.monotonic()
     check_output(config.output, config.unit)
     model = load(config.checkpoint, config.precision)
@@ -380,14 +378,14 @@ def _vectors(
     scale = (
         None if weights is None else torch.tensor(list(weights), dtype=torch.float32, device=device)
     )
+
+    def vectors(batch: FlatBatch) -> list[np.ndarray]:
+        values = _features(model, batch, choice, scale).float().cpu()
+        return [part.numpy() for part in values.split(batch.lengths.tolist())]
+
     ids = [one.ids for one in sequences]
     segments = [one.segments for one in sequences]
-    with no_gradients(model):
-        for group, batch in flat_batches(ids, segments, batch_tokens):
-            values = _features(model, batch.to(device), choice, scale)
-            parts = values.float().cpu().split(batch.lengths.tolist())
-            for number, part in zip(group, parts, strict=True):
-                yield number, part.numpy()
+    return compute_batches(model, ids, segments, batch_tokens, vectors)
 
 
 def _features(

@@ -14,10 +14,11 @@ import numpy as np
 import torch
 
 from bertkit.errors import UserError
-from bertkit.inference.batching import flat_batches, in_windows
+from bertkit.inference.batching import compute_batches, in_windows
 from bertkit.inference.config import FillConfig
 from bertkit.inference.inputs import STANDARD, json_output, read_inputs
-from bertkit.inference.load import LoadedModel, load, no_gradients
+from bertkit.inference.load import LoadedModel, load
+from bertkit.model.batch import FlatBatch
 from bertkit.progress import Progress
 from bertkit.tasks.answers import BATCH_TOKENS, check_sequence_length
 from bertkit.text.tokenizer_files import MASK
@@ -128,25 +129,29 @@ def fill_masks(
         for number, text in enumerate(texts)
     ]
     candidates: list[list[list[Candidate]]] = [[] for _ in texts]
+
+    def fill_batch(batch: FlatBatch) -> list[list[list[Candidate]]]:
+        masked = (batch.token_ids == tokenizer.mask_id).nonzero()[:, 0]
+        hidden = model.encoder(batch, masked)  # [masks, hidden]
+        logits = model.model.masked_lm.logits(hidden)  # type: ignore[union-attr, operator]
+        chances = logits.softmax(dim=1)[:, : len(tokenizer)]  # the others are padding
+        best = chances.topk(min(top, chances.shape[1]), dim=1)
+        owners = torch.bucketize(masked, batch.bounds, right=True) - 1
+        found: list[list[list[Candidate]]] = [[] for _ in range(batch.sequences)]
+        for owner, values, ids in zip(
+            owners.tolist(), best.values.tolist(), best.indices.tolist(), strict=True
+        ):
+            found[owner].append(
+                [
+                    Candidate(tokenizer.vocabulary[number], value)
+                    for number, value in zip(ids, values, strict=True)
+                ]
+            )
+        return found
+
     segments = [[0] * len(ids) for ids in sequences]
-    with no_gradients(model):
-        for group, batch in flat_batches(sequences, segments, batch_tokens):
-            masked = (batch.token_ids == tokenizer.mask_id).nonzero()[:, 0]
-            device = next(model.parameters()).device
-            hidden = model.encoder(batch.to(device), masked.to(device))  # [masks, hidden]
-            logits = model.model.masked_lm.logits(hidden)  # type: ignore[union-attr, operator]
-            chances = logits.softmax(dim=1)[:, : len(tokenizer)]  # the others are padding
-            best = chances.topk(min(top, chances.shape[1]), dim=1)
-            owners = torch.bucketize(masked, batch.bounds, right=True) - 1
-            for owner, values, ids in zip(
-                owners.tolist(), best.values.tolist(), best.indices.tolist(), strict=True
-            ):
-                candidates[group[owner]].append(
-                    [
-                        Candidate(tokenizer.vocabulary[number], value)
-                        for number, value in zip(ids, values, strict=True)
-                    ]
-                )
+    for number, masks in compute_batches(model, sequences, segments, batch_tokens, fill_batch):
+        candidates[number] = masks
     return [
         FilledText(text, _filled(text, masks), masks)
         for text, masks in zip(texts, candidates, strict=True)

@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from bertkit import config as configurations
@@ -45,6 +44,7 @@ from bertkit.tasks.spans import AnswerPrediction
 from bertkit.tasks.tagging import TagPrediction
 from bertkit.tasks.task import TaskOptions
 from bertkit.text.tokenizer import Tokenizer
+from bertkit.training.allocator import keep_memory
 from bertkit.training.config import Precision
 from bertkit.training.precision import compute_dtype
 
@@ -223,6 +223,7 @@ def load(path: str | Path, precision: Precision = "fp32") -> LoadedModel:
     Raises:
         UserError: there is no such checkpoint, or it is not whole.
     """
+    keep_memory()
     directory = checkpoint_path(str(path))
     sentence = read_sentence_modules(directory)
     place = sentence.transformer if sentence else directory
@@ -271,9 +272,3 @@ def say_lengths(
         )
     if truncated:
         say(f"{truncated:,} of {inputs:,} texts were cut to {sequence_length} tokens", quiet)
-
-
-def no_gradients(model: nn.Module) -> torch.inference_mode:
-    """Puts a model in evaluation mode and returns the context to compute answers in."""
-    model.eval()
-    return torch.inference_mode()

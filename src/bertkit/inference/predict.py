@@ -19,7 +19,6 @@ from bertkit.tasks.data import columns_of
 from bertkit.tasks.options import tuned_with
 from bertkit.tasks.rows import TABLE_SUFFIXES
 from bertkit.tasks.task import Columns
-from bertkit.training.allocator import keep_memory
 
 
 @dataclass
@@ -49,7 +48,6 @@ def predict(config: PredictConfig) -> PredictResult:
     Raises:
         UserError: the checkpoint has no task head, or the input cannot be read.
     """
-    keep_memory()
     model = load(config.checkpoint, config.precision)
     task = model.task
     started = time.monotonic()

@@ -5,13 +5,16 @@ attends to the tokens of its own sequence only, in a causal model to itself and 
 The back-ends give the same numbers:
 
     matmul   the plain one: softmax(q k / sqrt(d)) v as matrix products, with its own backward
-    sdpa     torch's scaled_dot_product_attention: slow to differentiate on a CPU, else fast
+    sdpa     torch's scaled_dot_product_attention: slow to differentiate on a CPU, else fast; on a
+             CPU it goes over neighbours of one length together, so that nothing is padded
     auto     matmul where a CPU has to differentiate, sdpa elsewhere
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
 from typing import Any, Literal
 
 import torch
@@ -37,30 +40,44 @@ class Layout:
             padding; None where nothing is padded. In a causal model [1, 1, query, key], very
             negative where the key comes later; padding comes later than every token.
         causal: whether it is that.
+        lengths: [sequences] of the batch.
     """
 
     sequences: int
     length: int
     slots: Tensor | None
     mask: Tensor | None
-    causal: bool = False
+    causal: bool
+    lengths: Tensor
 
     @classmethod
     def of(cls, batch: FlatBatch, dtype: torch.dtype, causal: bool = False) -> Layout:
         sequences, length = batch.sequences, batch.max_length
         full = batch.tokens == sequences * length
         if full and not causal:
-            return cls(sequences, length, None, None)
+            return cls(sequences, length, None, None, False, batch.lengths)
         device = batch.token_ids.device
         if causal:
             later = torch.full((length, length), torch.finfo(dtype).min, dtype=dtype, device=device)
             mask = later.triu_(1)[None, None]
-            return cls(sequences, length, None if full else _slots(batch), mask, True)
+            slots = None if full else _slots(batch)
+            return cls(sequences, length, slots, mask, True, batch.lengths)
         padding = torch.arange(length, device=device) >= batch.lengths[:, None]
         # The smallest finite number, not minus infinity: no row of scores can become NaN.
         mask = torch.zeros(sequences, length, dtype=dtype, device=device)
         mask.masked_fill_(padding, torch.finfo(dtype).min)
-        return cls(sequences, length, _slots(batch), mask[:, None, None, :])
+        mask = mask[:, None, None, :]
+        return cls(sequences, length, _slots(batch), mask, False, batch.lengths)
+
+    @cached_property
+    def runs(self) -> list[tuple[int, int]]:
+        """(sequences, length) of neighbours of one length: flat tokens that need no padding.
+
+        A batch sorted by length has few. Only for a CPU, where a look at the values is free.
+        """
+        if self.slots is None:
+            return [(self.sequences, self.length)]
+        return [(len(list(same)), length) for length, same in groupby(self.lengths.tolist())]
 
     def pad(self, flat: Tensor) -> Tensor:
         """[tokens, features] -> [sequences, length, features], zeros at padding."""
@@ -104,15 +121,27 @@ def attend(qkv: Tensor, layout: Layout, heads: int, rate: float, backend: Backen
         backend = "matmul" if learning and qkv.device.type == "cpu" else "sdpa"
     if backend == "matmul":
         return _Attention.apply(qkv, layout, heads, rate)
-    hidden = qkv.shape[1] // 3
-    # [3, sequences, heads, length, head]
-    padded = layout.pad(qkv).view(layout.sequences, layout.length, 3, heads, hidden // heads)
-    query, key, value = padded.permute(2, 0, 3, 1, 4).unbind(0)
+    if qkv.device.type == "cpu":
+        parts = qkv.split([sequences * length for sequences, length in layout.runs])
+        contexts = [
+            _sdpa(part.view(*run, -1), heads, rate, None, layout.causal).flatten(0, 1)
+            for part, run in zip(parts, layout.runs, strict=True)
+        ]
+        return contexts[0] if len(contexts) == 1 else torch.cat(contexts)
     mask = None if layout.causal else layout.mask
+    return layout.flatten(_sdpa(layout.pad(qkv), heads, rate, mask, layout.causal))
+
+
+def _sdpa(qkv: Tensor, heads: int, rate: float, mask: Tensor | None, causal: bool) -> Tensor:
+    """[sequences, length, 3 * hidden] -> [sequences, length, hidden]."""
+    sequences, length, width = qkv.shape
+    # [3, sequences, heads, length, head]
+    packed = qkv.view(sequences, length, 3, heads, width // (3 * heads)).permute(2, 0, 3, 1, 4)
+    query, key, value = packed.unbind(0)
     context = F.scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, dropout_p=rate, is_causal=layout.causal
+        query, key, value, attn_mask=mask, dropout_p=rate, is_causal=causal
     )
-    return layout.flatten(context.transpose(1, 2).reshape(layout.sequences, layout.length, hidden))
+    return context.transpose(1, 2).reshape(sequences, length, width // 3)
 
 
 class _Attention(torch.autograd.Function):

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from bertkit.errors import UserError
 from bertkit.model.config import ModelConfig
 from bertkit.progress import Progress, say
 from bertkit.tasks.batches import by_budget
+from bertkit.tasks.parallel import compute_each
 from bertkit.tasks.task import FeatureSet, Scores, Task, TaskOptions
 from bertkit.tasks.windows import merged, windows_of
 from bertkit.text.tokenizer import Tokenizer
@@ -122,17 +122,18 @@ def outputs(
     """What the model says of each unit, in the order of `made.features`."""
     device = next(model.parameters()).device
     found: list[Any] = [None] * len(made.features)
+
+    def compute(group: list[int]) -> list[Any]:
+        units = [made.features[number] for number in group]
+        return task.outputs(model, task.collate(units).to(device), units)
+
     training = model.training
     model.eval()
+    groups = by_budget(made.lengths, batch_tokens)
     try:
-        with (
-            torch.inference_mode(),
-            Progress("answers", len(found), "sequences", quiet) as progress,
-        ):
-            for group in by_budget(made.lengths, batch_tokens):
-                units = [made.features[number] for number in group]
-                batch = task.collate(units).to(device)
-                for number, part in zip(group, task.outputs(model, batch, units), strict=True):
+        with Progress("answers", len(found), "sequences", quiet) as progress:
+            for group, parts in compute_each(compute, groups, device):
+                for number, part in zip(group, parts, strict=True):
                     found[number] = part
                 progress.advance(len(group))
     finally:
