@@ -105,7 +105,7 @@ def write_data(folder: Path, train: int, dev: int) -> Path:
     return folder
 
 
-def tuning(checkpoint: Path, output: Path, **changes: Any) -> FinetuneConfig:
+def tuning(checkpoint: Path, output: Path, /, **changes: Any) -> FinetuneConfig:
     """A fine-tuning that takes a second or two."""
     given = {
         "epochs": 5,
@@ -115,7 +115,8 @@ def tuning(checkpoint: Path, output: Path, **changes: Any) -> FinetuneConfig:
         "precision": "fp32",
         "quiet": True,
     }
-    return FinetuneConfig(checkpoint=str(checkpoint), output=str(output), **(given | changes))
+    given |= {"checkpoint": str(checkpoint), "output": str(output)}
+    return FinetuneConfig(**(given | changes))
 
 
 class StopError(Exception):
