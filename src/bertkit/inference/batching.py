@@ -66,7 +66,8 @@ def compute_batches(
         compute: batch -> one result for each of its sequences, without gradients.
     """
     device = next(model.parameters()).device
-    model.eval()
+    if model.training:
+        model.eval()
 
     def results(group: list[int]) -> list[T]:
         batch = FlatBatch.from_sequences([ids[n] for n in group], [segments[n] for n in group])

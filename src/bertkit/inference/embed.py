@@ -385,7 +385,7 @@ def _vectors(
 
     ids = [one.ids for one in sequences]
     segments = [one.segments for one in sequences]
-    return compute_batches(model, ids, segments, batch_tokens, vectors)
+    return compute_batches(model.model, ids, segments, batch_tokens, vectors)
 
 
 def _features(

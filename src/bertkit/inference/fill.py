@@ -137,20 +137,21 @@ def fill_masks(
         chances = logits.softmax(dim=1)[:, : len(tokenizer)]  # the others are padding
         best = chances.topk(min(top, chances.shape[1]), dim=1)
         owners = torch.bucketize(masked, batch.bounds, right=True) - 1
-        found: list[list[list[Candidate]]] = [[] for _ in range(batch.sequences)]
+        of_texts: list[list[list[Candidate]]] = [[] for _ in range(batch.sequences)]
         for owner, values, ids in zip(
             owners.tolist(), best.values.tolist(), best.indices.tolist(), strict=True
         ):
-            found[owner].append(
+            of_texts[owner].append(
                 [
                     Candidate(tokenizer.vocabulary[number], value)
                     for number, value in zip(ids, values, strict=True)
                 ]
             )
-        return found
+        return of_texts
 
     segments = [[0] * len(ids) for ids in sequences]
-    for number, masks in compute_batches(model, sequences, segments, batch_tokens, fill_batch):
+    found = compute_batches(model.model, sequences, segments, batch_tokens, fill_batch)
+    for number, masks in found:
         candidates[number] = masks
     return [
         FilledText(text, _filled(text, masks), masks)

@@ -215,6 +215,8 @@ class LoadedModel(nn.Module):
 def load(path: str | Path, precision: Precision = "fp32") -> LoadedModel:
     """Loads a checkpoint's model, with the head it has, and its tokenizer.
 
+    From then on the process keeps the memory it frees (`bertkit.training.allocator`).
+
     Args:
         path: a Hugging Face directory, such as a finished run, a sentence-transformers directory,
             or the name of a model of the hub.

@@ -39,35 +39,34 @@ class Layout:
         mask: [sequences, 1, 1, length] added to the scores: 0 at tokens, very negative at
             padding; None where nothing is padded. In a causal model [1, 1, query, key], very
             negative where the key comes later; padding comes later than every token.
+        bounds: [sequences + 1] int32; sequence k is the tokens `bounds[k]:bounds[k + 1]`.
         causal: whether it is that.
-        lengths: [sequences] of the batch.
     """
 
     sequences: int
     length: int
     slots: Tensor | None
     mask: Tensor | None
-    causal: bool
-    lengths: Tensor
+    bounds: Tensor
+    causal: bool = False
 
     @classmethod
     def of(cls, batch: FlatBatch, dtype: torch.dtype, causal: bool = False) -> Layout:
         sequences, length = batch.sequences, batch.max_length
         full = batch.tokens == sequences * length
+        bounds = batch.bounds.int()
         if full and not causal:
-            return cls(sequences, length, None, None, False, batch.lengths)
+            return cls(sequences, length, None, None, bounds)
         device = batch.token_ids.device
         if causal:
             later = torch.full((length, length), torch.finfo(dtype).min, dtype=dtype, device=device)
             mask = later.triu_(1)[None, None]
-            slots = None if full else _slots(batch)
-            return cls(sequences, length, slots, mask, True, batch.lengths)
+            return cls(sequences, length, None if full else _slots(batch), mask, bounds, True)
         padding = torch.arange(length, device=device) >= batch.lengths[:, None]
         # The smallest finite number, not minus infinity: no row of scores can become NaN.
         mask = torch.zeros(sequences, length, dtype=dtype, device=device)
         mask.masked_fill_(padding, torch.finfo(dtype).min)
-        mask = mask[:, None, None, :]
-        return cls(sequences, length, _slots(batch), mask, False, batch.lengths)
+        return cls(sequences, length, _slots(batch), mask[:, None, None, :], bounds)
 
     @cached_property
     def runs(self) -> list[tuple[int, int]]:
@@ -77,7 +76,7 @@ class Layout:
         """
         if self.slots is None:
             return [(self.sequences, self.length)]
-        return [(len(list(same)), length) for length, same in groupby(self.lengths.tolist())]
+        return [(len(list(same)), length) for length, same in groupby(self.bounds.diff().tolist())]
 
     def pad(self, flat: Tensor) -> Tensor:
         """[tokens, features] -> [sequences, length, features], zeros at padding."""

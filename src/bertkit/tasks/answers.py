@@ -128,7 +128,8 @@ def outputs(
         return task.outputs(model, task.collate(units).to(device), units)
 
     training = model.training
-    model.eval()
+    if training:  # not in any case: it visits every module, as long as a layer takes for a text
+        model.eval()
     groups = by_budget(made.lengths, batch_tokens)
     try:
         with Progress("answers", len(found), "sequences", quiet) as progress:
@@ -137,7 +138,8 @@ def outputs(
                     found[number] = part
                 progress.advance(len(group))
     finally:
-        model.train(training)
+        if training:
+            model.train()
     return found
 
 
