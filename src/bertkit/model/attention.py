@@ -6,12 +6,15 @@ The back-ends give the same numbers:
 
     matmul   the plain one: softmax(q k / sqrt(d)) v as matrix products, with its own backward
     sdpa     torch's scaled_dot_product_attention: slow to differentiate on a CPU, else fast
-    auto     matmul where a CPU has to differentiate, sdpa elsewhere
+    varlen   the flash attention that ships with PyTorch, on the tokens as they lie, without
+             padding; for a GPU, in half precision
+    auto     varlen where it can be had, matmul where a CPU has to differentiate, sdpa elsewhere
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import torch
@@ -21,8 +24,11 @@ from torch.nn import functional as F
 from bertkit.model.batch import FlatBatch
 from bertkit.model.dropout import keep_mask, keep_scale
 
-Backend = Literal["auto", "matmul", "sdpa"]
-BACKENDS: tuple[Backend, ...] = ("auto", "matmul", "sdpa")
+Backend = Literal["auto", "matmul", "sdpa", "varlen"]
+BACKENDS: tuple[Backend, ...] = ("auto", "matmul", "sdpa", "varlen")
+
+FLASH_RESOLUTION = 256
+"""Flash attention compares random bytes: it drops at multiples of 1/256."""
 
 
 @dataclass
@@ -36,6 +42,7 @@ class Layout:
         mask: [sequences, 1, 1, length] added to the scores: 0 at tokens, very negative at
             padding; None where nothing is padded. In a causal model [1, 1, query, key], very
             negative where the key comes later; padding comes later than every token.
+        bounds: [sequences + 1] int32; sequence k is the tokens `bounds[k]:bounds[k + 1]`.
         causal: whether it is that.
     """
 
@@ -43,24 +50,26 @@ class Layout:
     length: int
     slots: Tensor | None
     mask: Tensor | None
+    bounds: Tensor
     causal: bool = False
 
     @classmethod
     def of(cls, batch: FlatBatch, dtype: torch.dtype, causal: bool = False) -> Layout:
         sequences, length = batch.sequences, batch.max_length
         full = batch.tokens == sequences * length
+        bounds = batch.bounds.int()
         if full and not causal:
-            return cls(sequences, length, None, None)
+            return cls(sequences, length, None, None, bounds)
         device = batch.token_ids.device
         if causal:
             later = torch.full((length, length), torch.finfo(dtype).min, dtype=dtype, device=device)
             mask = later.triu_(1)[None, None]
-            return cls(sequences, length, None if full else _slots(batch), mask, True)
+            return cls(sequences, length, None if full else _slots(batch), mask, bounds, True)
         padding = torch.arange(length, device=device) >= batch.lengths[:, None]
         # The smallest finite number, not minus infinity: no row of scores can become NaN.
         mask = torch.zeros(sequences, length, dtype=dtype, device=device)
         mask.masked_fill_(padding, torch.finfo(dtype).min)
-        return cls(sequences, length, _slots(batch), mask[:, None, None, :])
+        return cls(sequences, length, _slots(batch), mask[:, None, None, :], bounds)
 
     def pad(self, flat: Tensor) -> Tensor:
         """[tokens, features] -> [sequences, length, features], zeros at padding."""
@@ -99,12 +108,16 @@ def attend(qkv: Tensor, layout: Layout, heads: int, rate: float, backend: Backen
     Returns:
         [tokens, hidden], the heads side by side.
     """
+    hidden = qkv.shape[1] // 3
     if backend == "auto":
         learning = torch.is_grad_enabled() and qkv.requires_grad
         backend = "matmul" if learning and qkv.device.type == "cpu" else "sdpa"
+        if flash_takes(qkv.device, qkv.dtype, hidden // heads):
+            backend = "varlen"
     if backend == "matmul":
         return _Attention.apply(qkv, layout, heads, rate)
-    hidden = qkv.shape[1] // 3
+    if backend == "varlen":
+        return _flash(qkv, layout, heads, rate)
     # [3, sequences, heads, length, head]
     padded = layout.pad(qkv).view(layout.sequences, layout.length, 3, heads, hidden // heads)
     query, key, value = padded.permute(2, 0, 3, 1, 4).unbind(0)
@@ -113,6 +126,49 @@ def attend(qkv: Tensor, layout: Layout, heads: int, rate: float, backend: Backen
         query, key, value, attn_mask=mask, dropout_p=rate, is_causal=layout.causal
     )
     return layout.flatten(context.transpose(1, 2).reshape(layout.sequences, layout.length, hidden))
+
+
+def flash_takes(device: torch.device, dtype: torch.dtype, head_size: int) -> bool:
+    """Whether PyTorch's flash attention can compute in `dtype` on `device`, for heads of a size."""
+    half = dtype in (torch.bfloat16, torch.float16)
+    fits = head_size % 8 == 0 and head_size <= 256
+    return device.type == "cuda" and half and fits and _has_flash(device)
+
+
+@cache
+def _has_flash(device: torch.device) -> bool:
+    """Whether this build of PyTorch has the kernel, and the GPU is an Ampere or newer."""
+    built = torch.version.hip is None and torch.backends.cuda.is_flash_attention_available()
+    return built and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def flash_rate(rate: float) -> float:
+    """The multiple of 1/256 next to `rate`.
+
+    Given such a rate, the kernel scales what it keeps by exactly the share that it keeps; given
+    0.1 it would keep 230 of 256 and scale by 1/0.9.
+    """
+    return round(rate * FLASH_RESOLUTION) / FLASH_RESOLUTION
+
+
+def _flash(qkv: Tensor, layout: Layout, heads: int, rate: float) -> Tensor:
+    """The unpadded back-end. PyTorch's public `varlen_attn` has no dropout; its operator has."""
+    tokens, hidden = qkv.shape[0], qkv.shape[1] // 3
+    # three views [tokens, heads, head]
+    query, key, value = qkv.view(tokens, 3, heads, hidden // heads).unbind(1)
+    context, *_ = torch.ops.aten._flash_attention_forward(
+        query,
+        key,
+        value,
+        layout.bounds,
+        layout.bounds,
+        layout.length,
+        layout.length,
+        flash_rate(rate),
+        layout.causal,
+        False,  # no debug mask
+    )
+    return context.reshape(tokens, hidden)
 
 
 class _Attention(torch.autograd.Function):
