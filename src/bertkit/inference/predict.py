@@ -50,7 +50,7 @@ def predict(config: PredictConfig) -> PredictResult:
         UserError: the checkpoint has no task head, or the input cannot be read.
     """
     keep_memory()
-    model = load(config.checkpoint, config.precision)
+    model = load(config.checkpoint, config.precision, config.device)
     task = model.task
     started = time.monotonic()
     inputs = windowed = truncated = 0

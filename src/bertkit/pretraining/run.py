@@ -124,7 +124,7 @@ def pretrain(config: PretrainConfig) -> PretrainResult | DryRun:
             of what `Corpus.open` and `train` raise.
         Interrupted: after Ctrl-C or SIGTERM; the same call continues.
     """
-    with joined() as processes:
+    with joined(config.device) as processes:
         return _pretrain(replace(config, quiet=config.quiet or not processes.leads), processes)
 
 
@@ -279,6 +279,7 @@ def _train_options(config: PretrainConfig, steps: int) -> TrainOptions:
         weight_decay=config.weight_decay,
         beta2=config.beta2,
         precision=config.precision,
+        compile=config.compile,
         seed=config.seed,
         log_steps=config.log_steps,
         evaluate_steps=config.evaluate_steps,

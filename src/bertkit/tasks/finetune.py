@@ -55,6 +55,7 @@ from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.claim import claim
 from bertkit.training.config import TrainOptions
 from bertkit.training.loop import train
+from bertkit.training.processes import alone
 from bertkit.training.seeds import derived_seed, seed_initial_weights
 
 FINE_TUNING_RATE = 5e-5
@@ -140,9 +141,11 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     config = replace(config, learning_rate=peak_rate(config))  # so that the run's files tell it
     start = checkpoint_path(config.checkpoint)
     tokenizer = Tokenizer.load(start)
+    processes = alone(config.device)
     data = read_data(config, task)
     model, head = load_model(config, task, data, start)
     check_fit(tokenizer, model, start, config.quiet)
+    model.to(processes.device)
     run = Path(config.output)
     best = BestOnDev(run, task.main, config.patience) if keeps_best(config) else None
     claim(run, config, "finetune.yaml", MAY_CHANGE - ({"evaluate_steps"} if best else set()))
@@ -179,6 +182,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         evaluate=evaluate,
         companions=tokenizer.save,
         label="finetune",
+        processes=processes,
         stop=best.is_over if best is not None else None,
     )
     best_step = None
@@ -402,6 +406,7 @@ def train_options(config: FinetuneConfig, examples: int, tokens: int = 0) -> Tra
         weight_decay=config.weight_decay,
         layer_decay=config.layer_decay,
         precision=config.precision,
+        compile=config.compile,
         seed=config.seed,
         evaluate_steps=evaluate_steps,
         checkpoint_steps=config.checkpoint_steps,
