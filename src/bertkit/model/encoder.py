@@ -263,4 +263,4 @@ def set_compiled(model: nn.Module, on: bool) -> None:
     `torch.compile`; the same numbers but for the order of sums."""
     for module in model.modules():
         if hasattr(module, "compiled"):
-            module.compiled = on
+            module.compiled = on  # type: ignore[assignment]

@@ -156,7 +156,8 @@ def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | 
     held_out = held_out_batches(config, corpus, tokenizer)
     options = _train_options(config, config.steps)
     if config.dry_run:
-        return dry_run(config, model, objective, phases, sources, held_out, options)
+        device = processes.device
+        return dry_run(config, model, objective, phases, sources, held_out, options, device)
 
     def evaluation(model: nn.Module) -> dict[str, float]:
         return evaluate(model, held_out, objective, processes)
