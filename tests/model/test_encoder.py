@@ -362,3 +362,19 @@ def test_activation_checkpointing_keeps_little_for_the_backward_pass() -> None:
             model(batch)
         kept.append(sum(sizes.values()))
     assert kept[1] < 0.5 * kept[0]
+
+
+@pytest.mark.parametrize("lengths", [[6, 6, 6], [4, 6, 1]])
+def test_the_gpus_form_of_position_and_segment_embeddings_is_a_look_up(
+    encoder: Encoder, lengths: list[int]
+) -> None:
+    embeddings, batch = encoder.embeddings, random_batch(lengths, 200).flat
+    upstream = torch.randn(batch.tokens, CONFIG.hidden_size)
+    for made, ids, table in (
+        (embeddings._positions(batch), batch.positions, embeddings.position),
+        (embeddings._segments(batch), batch.segment_ids, embeddings.segment),
+    ):
+        plain = torch.nn.functional.embedding(ids, table)
+        assert torch.equal(made, plain)
+        gradients = (torch.autograd.grad(value, table, upstream)[0] for value in (made, plain))
+        torch.testing.assert_close(*gradients)
