@@ -32,7 +32,7 @@ def test_without_a_gpu_auto_takes_the_processor_and_cuda_is_refused(no_gpu: None
     assert choose_device() == torch.device("cpu")
     with joined("cpu") as processes:
         assert processes.device == torch.device("cpu")
-    with pytest.raises(UserError, match="--device cuda, but .*; give --device cpu"):
+    with pytest.raises(UserError, match="--device cuda, but"):
         choose_device("cuda")
 
 
