@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +20,12 @@ from bertkit.model.encoder import set_activation_checkpointing, set_compiled, se
 from bertkit.training import compilation
 from bertkit.training.compilation import WORTH_STEPS, compiles
 from bertkit.training.config import Compile, TrainOptions
+from bertkit.training.loop import train
+from bertkit.training.processes import Processes
+from tests.training.small import Classify, RandomBatches, small_model
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
+ALONE = Processes(0, 1, CPU)
 
 
 @pytest.fixture
@@ -43,14 +48,19 @@ def complete(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_auto_compiles_a_training_that_is_long_enough_on_a_gpu(
     complete: None, choice: Compile, device: torch.device, steps: int, expected: bool
 ) -> None:
-    assert compiles(TrainOptions(steps, 1e-4, compile=choice), device) is expected
+    assert compiles(choice, steps, device) is expected
+
+
+def test_a_training_of_minutes_is_compiled_from_ten_on(complete: None) -> None:
+    assert not compiles("auto", 10 * WORTH_STEPS, GPU, minutes=5)
+    assert compiles("auto", 1, GPU, minutes=10)
 
 
 def test_without_a_compiler_auto_goes_on_and_on_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilation.shutil, "which", lambda name: None)
-    assert not compiles(TrainOptions(10 * WORTH_STEPS, 1e-4), GPU)
+    assert not compiles("auto", 10 * WORTH_STEPS, GPU)
     with pytest.raises(UserError, match=r"--compile on needs a C\+\+ compiler"):
-        compiles(TrainOptions(1, 1e-4, compile="on"), CPU)
+        compiles("on", 1, CPU)
 
 
 @pytest.fixture
@@ -132,6 +142,14 @@ def test_answers_are_not_compiled(traced: list[str]) -> None:
     with torch.no_grad():
         model(random_batch(0))
     assert not traced
+
+
+def test_a_training_does_as_its_options_say(traced: list[str], tmp_path: Path) -> None:
+    for choice in ("off", "on"):
+        options = TrainOptions(steps=2, learning_rate=1e-3, compile=choice, quiet=True)  # type: ignore[arg-type]
+        run = tmp_path / choice
+        train(small_model(), Classify(), RandomBatches(), options, run, processes=ALONE)
+        assert traced == ([] if choice == "off" else ["together", "after_attention"])
 
 
 @pytest.mark.slow

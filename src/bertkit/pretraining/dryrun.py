@@ -125,7 +125,7 @@ def dry_run(
     dtype = compute_dtype(options.precision, device)
     set_compute_dtype(model, dtype)
     set_activation_checkpointing(model, False)
-    set_compiled(model, compiles(options, device))
+    set_compiled(model, compiles(options.compile, options.steps, device))
     model.train()
     probes = []
     for source in sources:

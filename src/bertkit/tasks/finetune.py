@@ -53,6 +53,7 @@ from bertkit.tasks.task import Columns, FeatureSet, Task, TaskOptions
 from bertkit.tasks.transfer import check_layers, freeze, reinitialise
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.claim import claim
+from bertkit.training.compilation import compiles
 from bertkit.training.config import TrainOptions
 from bertkit.training.loop import train
 from bertkit.training.processes import alone
@@ -142,6 +143,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     start = checkpoint_path(config.checkpoint)
     tokenizer = Tokenizer.load(start)
     processes = alone(config.device)
+    compiles(config.compile, 0, processes.device)  # refuses what cannot be, before all else
     data = read_data(config, task)
     model, head = load_model(config, task, data, start)
     check_fit(tokenizer, model, start, config.quiet)

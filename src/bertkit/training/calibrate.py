@@ -59,7 +59,7 @@ def measure(
     trial = copy.deepcopy(model).to(processes.device)
     set_compute_dtype(trial, compute_dtype(options.precision, processes.device))
     set_activation_checkpointing(trial, options.activation_checkpointing)
-    set_compiled(trial, compiles(options, processes.device))
+    set_compiled(trial, compiles(options.compile, options.steps, processes.device))
     optimizer = make_optimizer(trial, options, processes)
     update = Updater(trial, objective, optimizer, processes)
     most = BUDGET_SHARE * seconds / len(phases)

@@ -8,31 +8,34 @@ import shutil
 import torch
 
 from bertkit.errors import UserError
-from bertkit.training.config import TrainOptions
+from bertkit.training.config import Compile
 
-WORTH_STEPS = 1000
-"""Steps from which on "auto" compiles; a shorter training is over before it has paid."""
+WORTH_STEPS, WORTH_MINUTES = 1000, 10.0
+"""From where on "auto" compiles; a shorter training is over before it has paid."""
 
 COMPILERS = ("c++", "g++", "clang++", "gcc", "cc", "clang", "cl")
 """Any of these makes the kernels of a processor, or the starters of a GPU's."""
 
 
-def compiles(options: TrainOptions, device: torch.device) -> bool:
-    """What `options.compile` comes to on a device.
+def compiles(
+    choice: Compile, steps: int, device: torch.device, minutes: float | None = None
+) -> bool:
+    """What the option comes to for a training of so many steps, or of minutes, on a device.
 
-    "auto" depends on the kind of the device, on the steps and on what is installed, never on a
-    measurement: the same run is always computed in the same way.
+    "auto" depends on the kind of the device, on steps or minutes and on what is installed, never
+    on a measurement: the same run is always computed in the same way.
 
     Raises UserError where it is "on" and something is missing.
     """
-    if options.compile == "off":
+    if choice == "off":
         return False
     lacking = _lacking(device)
-    if options.compile == "on":
+    if choice == "on":
         if lacking:
             raise UserError(f"--compile on needs {lacking}; install it, or give --compile off")
         return True
-    return device.type == "cuda" and options.steps >= WORTH_STEPS and not lacking
+    long = steps >= WORTH_STEPS if minutes is None else minutes >= WORTH_MINUTES
+    return device.type == "cuda" and long and not lacking
 
 
 def _lacking(device: torch.device) -> str | None:

@@ -116,7 +116,7 @@ def train(
     model.to(processes.device)
     set_compute_dtype(model, compute_dtype(options.precision, processes.device))
     set_activation_checkpointing(model, options.activation_checkpointing)
-    set_compiled(model, compiles(options, processes.device))
+    set_compiled(model, compiles(options.compile, options.steps, processes.device))
     optimizer = make_optimizer(model, options, processes)
     point = processes.first(lambda: newest_restart_point(run))
     first = 0
