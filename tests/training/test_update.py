@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
 
+from bertkit.model.dropout import Dropout
 from bertkit.training.batch import Batch
 from bertkit.training.config import TrainOptions
+from bertkit.training.log import read_log
+from bertkit.training.loop import train
 from bertkit.training.objective import LossSums
 from bertkit.training.optimizer import make_optimizer
 from bertkit.training.processes import Processes
@@ -93,3 +98,38 @@ def test_numbers_come_from_the_device_once_a_step(monkeypatch: pytest.MonkeyPatc
     assert values["accuracy"][1] == 16
     # besides, the embeddings look at ids on a CPU only
     assert [name for name in looks if name != "__int__"] == ["tolist"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_updates_on_a_gpu_are_those_of_a_cpu() -> None:
+    source, found = RandomBatches(), []
+    for device in ("cpu", "cuda"):
+        model = small_model().to(device)
+        for module in model.modules():
+            if isinstance(module, Dropout):
+                module.rate = 0.0
+        processes = Processes(0, 1, torch.device(device))
+        update = Updater(model, Classify(), make_optimizer(model, OPTIONS), processes)
+        told = []
+        for number in range(3):
+            batches = list(enumerate(source.step(number)))
+            if device == "cuda":
+                batches = [(place, batch.pinned()) for place, batch in batches]
+            told.append(update(number, batches, OPTIONS)["loss"][0])
+        found.append((torch.tensor(told), [w.cpu() for w in weights(update)]))
+    torch.testing.assert_close(found[1][0], found[0][0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found[1][1], found[0][1], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_run_on_a_gpu_goes_on_from_its_restart_point(tmp_path: Path) -> None:
+    device = Processes(0, 1, torch.device("cuda"))
+    for steps in (4, 8):
+        options = TrainOptions(steps, 1e-3, checkpoint_steps=2, precision="bf16", quiet=True)
+        result = train(
+            small_model(), Classify(), RandomBatches(), options, tmp_path, processes=device
+        )
+    assert result.resumed_from == 4
+    assert all(torch.isfinite(torch.tensor(r["loss"])) for r in read_log(tmp_path))
