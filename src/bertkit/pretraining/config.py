@@ -157,7 +157,8 @@ class PretrainConfig:
         "auto", help="cpu, cuda, cuda:1 for the second GPU, or auto: a GPU where there is one"
     )
     compile: Compile = option(
-        "auto", help="on: torch.compile, faster after a slow start; auto: on a GPU; or off"
+        "auto",
+        help="on: torch.compile, faster after a slow start; auto: in long runs on a GPU; or off",
     )
     evaluate_steps: int = option(1000, help="steps between evaluations on the held-out documents")
     evaluate_examples: int = option(1024, help="held-out pairs to evaluate on")

@@ -132,7 +132,8 @@ class TuningOptions:
         "auto", help="cpu, cuda, cuda:1 for the second GPU, or auto: a GPU where there is one"
     )
     compile: Compile = option(
-        "auto", help="on: torch.compile, faster after a slow start; auto: on a GPU; or off"
+        "auto",
+        help="on: torch.compile, faster after a slow start; auto: in long runs on a GPU; or off",
     )
     evaluate_steps: int = option(0, help="steps between evaluations on dev (0: only at the end)")
     keep_best: bool = option(
