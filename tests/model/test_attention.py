@@ -1,18 +1,37 @@
-"""Attention: both back-ends beside the definition, and no look from one sequence into another."""
+"""Attention: each back-end beside the definition, and no look from one sequence into another."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 import torch
 from torch import Tensor
 
-from bertkit.model.attention import Backend, Layout, attend
+from bertkit.model.attention import (
+    Backend,
+    Layout,
+    attend,
+    flash_rate,
+    flash_takes,
+)
 from bertkit.model.batch import FlatBatch
+from bertkit.model.bert import PretrainingModel
+from bertkit.model.config import model_config
+from bertkit.model.encoder import set_attention
+from tests.model.flash import flash_on_cpu
 
 HEADS, SIZE = 3, 4
 HIDDEN = HEADS * SIZE
 MIXED, EQUAL = [5, 1, 9, 2], [6, 6, 6]
-BACKENDS: list[Backend] = ["matmul", "sdpa"]
+BACKENDS: list[Backend] = ["matmul", "sdpa", "varlen"]
+
+
+@pytest.fixture(autouse=True)
+def flash() -> Iterator[list[tuple[int, float]]]:
+    """The operator of the back-end "varlen", on the CPU; holds what it is called with."""
+    with flash_on_cpu() as calls:
+        yield calls
 
 
 def layout_of(
@@ -157,3 +176,75 @@ def test_nothing_is_padded_where_all_sequences_have_one_length() -> None:
     flat = torch.randn(18, 5)
     assert layout.pad(flat).data_ptr() == flat.data_ptr()
     assert layout_of(MIXED).slots is not None
+
+
+def test_a_whole_model_says_the_same_without_padding(flash: list[tuple[int, float]]) -> None:
+    torch.manual_seed(0)
+    model = PretrainingModel(model_config("2x32x2", 60, hidden_dropout=0.0, attention_dropout=0.0))
+    batch = FlatBatch.from_sequences([[1, 2, 3], [4, 5, 6, 7, 8], [9]])
+    places, targets = torch.tensor([1, 4, 6]), torch.tensor([7, 8, 9])
+    found: list[list[Tensor]] = []
+    for backend in BACKENDS:
+        set_attention(model, backend)
+        model.zero_grad()
+        losses = model.losses(batch, places, targets, torch.tensor([0, 1, 0]))
+        (losses.mlm_loss + losses.nsp_loss).backward()  # type: ignore[operator]
+        found.append([losses.mlm_loss.detach(), *(p.grad for p in model.parameters())])  # type: ignore
+    assert flash == [(5, 0.0)] * 2
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=1e-4, atol=1e-6)
+
+
+def test_flash_attention_is_told_a_rate_that_it_can_draw(flash: list[tuple[int, float]]) -> None:
+    """Of 256 random bytes it keeps those up to floor(255 * (1 - rate)), and scales by 1/(1 - rate):
+    unbiased where the rate is a multiple of 1/256."""
+    attend(random_qkv(MIXED), layout_of(MIXED), HEADS, 0.1, "varlen")
+    assert flash == [(9, 26 / 256)]
+    for rate in (0.0, 0.015, 0.1, 0.25, 0.5, 0.9):
+        told = flash_rate(rate)
+        assert abs(told - rate) <= 1 / 512
+        kept = int(255 * (1 - told)) + 1 if told else 256
+        assert kept / 256 == 1 - told
+
+
+def test_flash_attention_is_for_gpus_and_half_precision() -> None:
+    assert not flash_takes(torch.device("cpu"), torch.bfloat16, 64)
+    assert not flash_takes(torch.device("cuda"), torch.float32, 64)
+    assert not flash_takes(torch.device("cuda"), torch.bfloat16, 12)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("lengths", [[300, 17, 128, 1], [64, 64]])
+def test_flash_attention_on_a_gpu_is_attention(lengths: list[int], causal: bool) -> None:
+    torch.manual_seed(0)
+    heads, hidden = 4, 4 * 64
+    batch = FlatBatch.from_sequences([[1] * length for length in lengths]).to("cuda")
+    exact = torch.randn(batch.tokens, 3 * hidden, device="cuda", requires_grad=True)
+    half = exact.detach().bfloat16().requires_grad_()
+    if not flash_takes(half.device, half.dtype, 64):
+        pytest.skip("needs a GPU that PyTorch has flash attention for")
+    mine = attend(half, Layout.of(batch, half.dtype, causal), heads, 0.0, "auto")
+    plain = attend(exact, Layout.of(batch, exact.dtype, causal), heads, 0.0, "matmul")
+    assert mine.grad_fn is not None
+    torch.testing.assert_close(mine.float(), plain, rtol=0.02, atol=0.02)
+    upstream = torch.randn_like(plain)
+    (of_half,) = torch.autograd.grad(mine, half, upstream.bfloat16())
+    (of_exact,) = torch.autograd.grad(plain, exact, upstream)
+    torch.testing.assert_close(of_half.float(), of_exact, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_dropped_flash_attention_on_a_gpu_keeps_its_expectation() -> None:
+    lengths, hidden = [40, 24], 64
+    batch = FlatBatch.from_sequences([[1] * length for length in lengths]).to("cuda")
+    qkv = torch.randn(batch.tokens, 3 * hidden, device="cuda", dtype=torch.bfloat16)
+    qkv[:, 2 * hidden :] = 1.0  # so that every output is the sum of what is kept
+    if not flash_takes(qkv.device, qkv.dtype, 64):
+        pytest.skip("needs a GPU that PyTorch has flash attention for")
+    layout = Layout.of(batch, qkv.dtype)
+    draws = torch.stack([attend(qkv, layout, 1, 0.1, "varlen")[:, 0].float() for _ in range(2000)])
+    assert float(draws.std()) > 0.01
+    assert float(draws.mean()) == pytest.approx(1.0, abs=1e-3)

@@ -362,3 +362,43 @@ def test_activation_checkpointing_keeps_little_for_the_backward_pass() -> None:
             model(batch)
         kept.append(sum(sizes.values()))
     assert kept[1] < 0.5 * kept[0]
+
+
+@pytest.mark.parametrize("lengths", [[6, 6, 6], [4, 6, 1]])
+def test_the_gpus_form_of_position_and_segment_embeddings_is_a_look_up(
+    encoder: Encoder, lengths: list[int]
+) -> None:
+    embeddings, batch = encoder.embeddings, random_batch(lengths, 200).flat
+    upstream = torch.randn(batch.tokens, CONFIG.hidden_size)
+    for made, ids, table in (
+        (embeddings._positions(batch), batch.positions, embeddings.position),
+        (embeddings._segments(batch), batch.segment_ids, embeddings.segment),
+    ):
+        plain = torch.nn.functional.embedding(ids, table)
+        assert torch.equal(made, plain)
+        gradients = (torch.autograd.grad(value, table, upstream)[0] for value in (made, plain))
+        torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("lengths", [[20, 7, 64], [20, 20, 20]])
+@pytest.mark.parametrize(
+    ("dtype", "backend"), [(torch.bfloat16, "varlen"), (torch.float32, "sdpa")]
+)
+def test_off_the_cpu_a_pass_never_looks_at_a_value(
+    dtype: torch.dtype, backend: Backend, lengths: list[int], checkpointing: bool
+) -> None:
+    """Which would make a GPU wait. Tensors of the device "meta" have a shape and a type and go the
+    ways of a GPU's, and have no values to look at."""
+    with torch.device("meta"), layers.uninitialised():
+        model = PretrainingModel(model_config("2x64x2", 700))
+        places, labels = torch.empty(9, dtype=torch.int64), torch.empty(3, dtype=torch.int64)
+    set_compute_dtype(model, dtype)
+    set_attention(model, backend)
+    set_activation_checkpointing(model, checkpointing)
+    batch = FlatBatch.from_sequences([[5] * length for length in lengths]).to("meta")
+    losses = model.losses(batch, places, places, labels)
+    (losses.mlm_loss + losses.nsp_loss).backward()  # type: ignore[operator]
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.dtype == torch.float32, name
+        assert parameter.grad.shape == parameter.shape and parameter.grad.is_meta, name

@@ -274,6 +274,8 @@ def test_a_dry_run_needs_less_memory_with_activation_checkpointing(
         ({"sequence_length": 100_000}, "fewer than one sequence"),
         ({"model": "giant"}, "no model size 'giant'"),
         ({"model": "1x30x4"}, "not a multiple of 4 heads"),
+        ({"device": "cuda:99"}, "--device cuda:99"),
+        ({"device": "tpu"}, "no device 'tpu'"),
     ],
 )
 def test_what_cannot_work_is_one_line(

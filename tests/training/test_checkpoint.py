@@ -101,7 +101,7 @@ def test_a_changed_environment_is_reported(
     point = newest_restart_point(tmp_path)
     assert point is not None
     monkeypatch.setattr(
-        checkpoint, "environment", lambda count: {**point.environment, "threads": 99}
+        checkpoint, "environment", lambda count, device: {**point.environment, "threads": 99}
     )
     restore(point, *trained)
     told = capsys.readouterr().err

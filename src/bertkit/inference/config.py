@@ -54,6 +54,9 @@ class PredictConfig:
     )
     batch_tokens: int = option(2048, help="tokens computed at once")
     precision: Precision = option("auto", help="arithmetic of the matrix products")
+    device: str = option(
+        "auto", help="cpu, cuda, cuda:1 for the second GPU, or auto: a GPU where there is one"
+    )
     quiet: bool = option(False, help="print no progress")
 
 
@@ -81,6 +84,9 @@ class FillConfig:
     )
     batch_tokens: int = option(2048, help="tokens computed at once")
     precision: Precision = option("auto", help="arithmetic of the matrix products")
+    device: str = option(
+        "auto", help="cpu, cuda, cuda:1 for the second GPU, or auto: a GPU where there is one"
+    )
     quiet: bool = option(False, help="print no progress")
 
 
@@ -140,4 +146,7 @@ class EmbedConfig:
     )
     batch_tokens: int = option(2048, help="tokens computed at once")
     precision: Precision = option("auto", help="arithmetic of the matrix products")
+    device: str = option(
+        "auto", help="cpu, cuda, cuda:1 for the second GPU, or auto: a GPU where there is one"
+    )
     quiet: bool = option(False, help="print no progress")

@@ -127,7 +127,7 @@ def embed(config: EmbedConfig) -> EmbedResult:
     """
     started = time.monotonic()
     check_output(config.output, config.unit)
-    model = load(config.checkpoint, config.precision)
+    model = load(config.checkpoint, config.precision, config.device)
     size = _layers(model, config.layers, config.weights).size(model.config.hidden_size)
     characters = WINDOW_CHARACTERS
     sentence = _sentence(model, config.layers, config.pooling, config.unit, config.weights)

@@ -74,7 +74,7 @@ def fill(config: FillConfig) -> FillResult:
         raise UserError("give a text with [MASK], or a file with --input, as --input lines.txt")
     if config.top < 1:
         raise UserError(f"--top is {config.top}; ask for at least one candidate")
-    model = load(config.checkpoint, config.precision)
+    model = load(config.checkpoint, config.precision, config.device)
     if source is None:
         # a broken byte in the command line's text is no character
         text = str(config.text).encode("utf-8", "replace").decode("utf-8")

@@ -46,6 +46,7 @@ from bertkit.tasks.task import TaskOptions
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.allocator import keep_memory
 from bertkit.training.config import Precision
+from bertkit.training.device import choose_device
 from bertkit.training.precision import compute_dtype
 
 Prediction = (
@@ -212,7 +213,7 @@ class LoadedModel(nn.Module):
         )
 
 
-def load(path: str | Path, precision: Precision = "fp32") -> LoadedModel:
+def load(path: str | Path, precision: Precision = "fp32", device: str = "auto") -> LoadedModel:
     """Loads a checkpoint's model, with the head it has, and its tokenizer.
 
     From then on the process keeps the memory it frees (`bertkit.training.allocator`).
@@ -221,11 +222,13 @@ def load(path: str | Path, precision: Precision = "fp32") -> LoadedModel:
         path: a Hugging Face directory, such as a finished run, a sentence-transformers directory,
             or the name of a model of the hub.
         precision: arithmetic of the matrix products.
+        device: where it computes: "cpu", "cuda", "cuda:1", or "auto" for a GPU where there is one.
 
     Raises:
-        UserError: there is no such checkpoint, or it is not whole.
+        UserError: there is no such checkpoint or device, or the checkpoint is not whole.
     """
     keep_memory()
+    place_of_work = choose_device(device)
     directory = checkpoint_path(str(path))
     sentence = read_sentence_modules(directory)
     place = sentence.transformer if sentence else directory
@@ -233,7 +236,8 @@ def load(path: str | Path, precision: Precision = "fp32") -> LoadedModel:
     model = checkpoint.model
     tokenizer = Tokenizer.load(place)
     check_fit(tokenizer, model, place)
-    set_compute_dtype(model, compute_dtype(precision, next(model.parameters()).device))
+    model.to(place_of_work)
+    set_compute_dtype(model, compute_dtype(precision, place_of_work))
     positions = max_positions(model)
     told = sentence.max_length if sentence else trained_length(directory)
     length = min(told or positions, positions)

@@ -48,7 +48,7 @@ def predict(config: PredictConfig) -> PredictResult:
     Raises:
         UserError: the checkpoint has no task head, or the input cannot be read.
     """
-    model = load(config.checkpoint, config.precision)
+    model = load(config.checkpoint, config.precision, config.device)
     task = model.task
     started = time.monotonic()
     inputs = windowed = truncated = 0

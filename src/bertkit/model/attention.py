@@ -7,13 +7,15 @@ The back-ends give the same numbers:
     matmul   the plain one: softmax(q k / sqrt(d)) v as matrix products, with its own backward
     sdpa     torch's scaled_dot_product_attention: slow to differentiate on a CPU, else fast; on a
              CPU it goes over neighbours of one length together, so that nothing is padded
-    auto     matmul where a CPU has to differentiate, sdpa elsewhere
+    varlen   the flash attention that ships with PyTorch, on the tokens as they lie, without
+             padding; for a GPU, in half precision
+    auto     varlen where it can be had, matmul where a CPU has to differentiate, sdpa elsewhere
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import groupby
 from typing import Any, Literal
 
@@ -24,8 +26,11 @@ from torch.nn import functional as F
 from bertkit.model.batch import FlatBatch
 from bertkit.model.dropout import keep_mask, keep_scale
 
-Backend = Literal["auto", "matmul", "sdpa"]
-BACKENDS: tuple[Backend, ...] = ("auto", "matmul", "sdpa")
+Backend = Literal["auto", "matmul", "sdpa", "varlen"]
+BACKENDS: tuple[Backend, ...] = ("auto", "matmul", "sdpa", "varlen")
+
+FLASH_RESOLUTION = 256
+"""Flash attention compares random bytes: it drops at multiples of 1/256."""
 
 
 @dataclass
@@ -115,11 +120,16 @@ def attend(qkv: Tensor, layout: Layout, heads: int, rate: float, backend: Backen
     Returns:
         [tokens, hidden], the heads side by side.
     """
+    hidden = qkv.shape[1] // 3
     if backend == "auto":
         learning = torch.is_grad_enabled() and qkv.requires_grad
         backend = "matmul" if learning and qkv.device.type == "cpu" else "sdpa"
+        if flash_takes(qkv.device, qkv.dtype, hidden // heads):
+            backend = "varlen"
     if backend == "matmul":
         return _Attention.apply(qkv, layout, heads, rate)
+    if backend == "varlen":
+        return _flash(qkv, layout, heads, rate)
     if qkv.device.type == "cpu":
         parts = qkv.split([sequences * length for sequences, length in layout.runs])
         contexts = [
@@ -141,6 +151,49 @@ def _sdpa(qkv: Tensor, heads: int, rate: float, mask: Tensor | None, causal: boo
         query, key, value, attn_mask=mask, dropout_p=rate, is_causal=causal
     )
     return context.transpose(1, 2).reshape(sequences, length, width // 3)
+
+
+def flash_takes(device: torch.device, dtype: torch.dtype, head_size: int) -> bool:
+    """Whether PyTorch's flash attention can compute in `dtype` on `device`, for heads of a size."""
+    half = dtype in (torch.bfloat16, torch.float16)
+    fits = head_size % 8 == 0 and head_size <= 256
+    return device.type == "cuda" and half and fits and _has_flash(device)
+
+
+@cache
+def _has_flash(device: torch.device) -> bool:
+    """Whether this build of PyTorch has the kernel, and the GPU is an Ampere or newer."""
+    built = torch.version.hip is None and torch.backends.cuda.is_flash_attention_available()
+    return built and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def flash_rate(rate: float) -> float:
+    """The multiple of 1/256 next to `rate`.
+
+    Given such a rate, the kernel scales what it keeps by exactly the share that it keeps; given
+    0.1 it would keep 230 of 256 and scale by 1/0.9.
+    """
+    return round(rate * FLASH_RESOLUTION) / FLASH_RESOLUTION
+
+
+def _flash(qkv: Tensor, layout: Layout, heads: int, rate: float) -> Tensor:
+    """The unpadded back-end. PyTorch's public `varlen_attn` has no dropout; its operator has."""
+    tokens, hidden = qkv.shape[0], qkv.shape[1] // 3
+    # three views [tokens, heads, head]
+    query, key, value = qkv.view(tokens, 3, heads, hidden // heads).unbind(1)
+    context, *_ = torch.ops.aten._flash_attention_forward(
+        query,
+        key,
+        value,
+        layout.bounds,
+        layout.bounds,
+        layout.length,
+        layout.length,
+        flash_rate(rate),
+        layout.causal,
+        False,  # no debug mask
+    )
+    return context.reshape(tokens, hidden)
 
 
 class _Attention(torch.autograd.Function):

@@ -8,7 +8,7 @@ bounds        0                 4             7 [sequences + 1]
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,10 +109,20 @@ class FlatBatch:
         )
 
     def to(self, device: torch.device | str) -> FlatBatch:
+        return self.map(lambda tensor: moved(tensor, device))
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> FlatBatch:
+        """The batch with another form of each tensor."""
         return FlatBatch(
-            token_ids=self.token_ids.to(device),
-            segment_ids=self.segment_ids.to(device),
-            positions=self.positions.to(device),
-            bounds=self.bounds.to(device),
+            token_ids=change(self.token_ids),
+            segment_ids=change(self.segment_ids),
+            positions=change(self.positions),
+            bounds=change(self.bounds),
             max_length=self.max_length,
         )
+
+
+def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """The tensor on a device; a GPU fetches it from pinned memory while the caller goes on."""
+    device = torch.device(device)
+    return tensor.to(device, non_blocking=device.type == "cuda")

@@ -30,6 +30,8 @@ from bertkit.model.layers import (
     ACTIVATIONS,
     LayerNorm,
     Linear,
+    any_rows,
+    compiled,
     missing_rows,
     truncated_normal_,
 )
@@ -57,6 +59,7 @@ class Embeddings(nn.Module):
         self.segment = nn.Parameter(torch.empty(config.segment_types, config.hidden_size))
         self.norm = LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout)
+        self.compiled = False
         for table in (self.token, self.position, self.segment):
             truncated_normal_(table.data, config.initializer_range)
         if config.position_init == "sinusoidal":
@@ -66,10 +69,32 @@ class Embeddings(nn.Module):
 
     def forward(self, batch: FlatBatch) -> Tensor:
         self._check(batch)
-        total = F.embedding(batch.token_ids, self.token)  # [tokens, hidden]
-        total = total + F.embedding(batch.positions, self.position)
-        total = total + F.embedding(batch.segment_ids, self.segment)
-        return self.dropout(self.norm(total))
+        tokens = F.embedding(batch.token_ids, self.token)  # [tokens, hidden]
+        if tokens.device.type == "cpu":
+            positions = F.embedding(batch.positions, self.position)
+            segments = F.embedding(batch.segment_ids, self.segment)
+        else:
+            positions, segments = self._positions(batch), self._segments(batch)
+        if self.compiled and torch.is_grad_enabled():
+            any_rows(tokens, positions, segments)
+            return compiled(Embeddings.together)(self, tokens, positions, segments)
+        return self.together(tokens, positions, segments)
+
+    def together(self, tokens: Tensor, positions: Tensor, segments: Tensor) -> Tensor:
+        """The normalised sum, [tokens, hidden]; what of the layer gains by being compiled."""
+        return self.dropout(self.norm(tokens + positions + segments))
+
+    def _positions(self, batch: FlatBatch) -> Tensor:
+        """[tokens, hidden]. Where all sequences have one length the gradient is a plain sum."""
+        if batch.tokens != batch.sequences * batch.max_length:
+            return F.embedding(batch.positions, self.position)
+        return self.position[: batch.max_length].repeat(batch.sequences, 1)
+
+    def _segments(self, batch: FlatBatch) -> Tensor:
+        """[tokens, hidden], as a product: a GPU is slow to sort thousands of tokens into two
+        rows of a gradient, and a table of 0 and 1 changes no number."""
+        types = torch.arange(self.segment.shape[0], device=batch.segment_ids.device)
+        return (batch.segment_ids[:, None] == types).to(self.segment.dtype) @ self.segment
 
     def _check(self, batch: FlatBatch) -> None:
         """Raises UserError where an id or a position has no embedding."""
@@ -100,6 +125,7 @@ class Block(nn.Module):
         hidden, deviation = config.hidden_size, config.initializer_range
         self.heads = config.heads
         self.attention_backend: Backend = "auto"
+        self.compiled = False
         self.activation = ACTIVATIONS[config.activation]
         self.qkv = Linear(hidden, 3 * hidden, deviation)
         self.attention_dropout = Dropout(config.attention_dropout)
@@ -117,6 +143,16 @@ class Block(nn.Module):
         context = attend(self.qkv(hidden), layout, self.heads, rate, self.attention_backend)
         if rows is not None:
             context, hidden = context.index_select(0, rows), hidden.index_select(0, rows)
+        if self.compiled and torch.is_grad_enabled():
+            any_rows(context, hidden)
+            return compiled(Block.after_attention)(self, context, hidden)
+        return self.after_attention(context, hidden)
+
+    def after_attention(self, context: Tensor, hidden: Tensor) -> Tensor:
+        """Attention's result and the block's input, both [rows, hidden] -> its output.
+
+        What of the block gains by being compiled: attention is a kernel of its own.
+        """
         attended = self.attention_output(context)
         hidden = self.attention_norm(self.attention_output_dropout.add(hidden, attended))
         fed = self.contract(self.activation(self.expand(hidden)))
@@ -197,7 +233,7 @@ class Encoder(nn.Module):
 
 
 def set_attention(model: nn.Module, backend: Backend) -> None:
-    """Chooses the attention back-end of every block: "auto", "matmul" or "sdpa"."""
+    """Chooses the attention back-end of every block: one of BACKENDS."""
     if backend not in BACKENDS:
         raise UserError(f"no attention back-end '{backend}'; choose one of {', '.join(BACKENDS)}")
     for module in model.modules():
@@ -220,3 +256,11 @@ def set_activation_checkpointing(model: nn.Module, on: bool) -> None:
     for module in model.modules():
         if isinstance(module, Encoder):
             module.activation_checkpointing = on
+
+
+def set_compiled(model: nn.Module, on: bool) -> None:
+    """Whether training runs what lies around attention, and the masked LM's loss, through
+    `torch.compile`; the same numbers but for the order of sums."""
+    for module in model.modules():
+        if hasattr(module, "compiled"):
+            module.compiled = on  # type: ignore[assignment]

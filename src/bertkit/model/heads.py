@@ -20,12 +20,22 @@ from bertkit.model.layers import (
     ACTIVATIONS,
     LayerNorm,
     Linear,
+    compiled,
     missing_rows,
     truncated_normal_,
 )
 
-CHUNK_ROWS = 512
-"""Masked positions whose logits exist at the same time."""
+CHUNK_ROWS, GPU_CHUNK_ROWS = 512, 2048
+"""Masked positions whose logits exist at the same time; a GPU is full with more of them."""
+
+
+GPU_ROW_MULTIPLE = 8
+"""A GPU's matrix units want rows of 16 bytes or more; logits lie as [vocabulary, rows]."""
+
+
+def chunk_rows(device: torch.device) -> int:
+    """How many masked positions' logits exist at the same time on a device."""
+    return CHUNK_ROWS if device.type == "cpu" else GPU_CHUNK_ROWS
 
 
 IGNORED = -100
@@ -50,7 +60,13 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, embeddings: Tensor, bias: Tensor, targets: Tensor, learn: bool
+        ctx: Any,
+        hidden: Tensor,
+        embeddings: Tensor,
+        bias: Tensor,
+        targets: Tensor,
+        learn: bool,
+        compile: bool,
     ) -> tuple[Tensor, Tensor]:
         dtype = hidden.dtype
         table = embeddings.to(dtype)  # [vocabulary, hidden]
@@ -60,24 +76,23 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             of_hidden = torch.empty_like(hidden)
             of_table = torch.zeros_like(embeddings)
             of_bias = torch.zeros_like(bias)
-        for start in range(0, hidden.shape[0], CHUNK_ROWS):
-            rows = hidden[start : start + CHUNK_ROWS]
-            target = targets[None, start : start + CHUNK_ROWS]
-            real, target = target >= 0, target.clamp(min=0)
-            logits = torch.mm(table, rows.t()).float().add_(bias[:, None])  # [vocabulary, rows]
-            top = logits.amax(dim=0, keepdim=True)
-            chosen = logits.gather(0, target)
-            correct += (real & (chosen >= top)).sum()
-            exponentials = logits.sub_(top).exp_()
-            total = exponentials.sum(dim=0, keepdim=True)
-            loss += torch.where(real, total.log() + top - chosen, 0.0).sum()
-            if not learn:
+        cross_entropy = compiled(_cross_entropy) if compile else _cross_entropy
+        size = chunk_rows(hidden.device)
+        for start in range(0, hidden.shape[0], size):
+            rows = hidden[start : start + size]
+            logits = torch.mm(table, rows.t())  # [vocabulary, rows]
+            target = targets[None, start : start + size]
+            if compile:
+                torch._dynamo.maybe_mark_dynamic(logits, 1)
+                torch._dynamo.maybe_mark_dynamic(target, 1)
+            of_chunk, right, gradients = cross_entropy(logits, bias, target, learn)
+            loss += of_chunk
+            correct += right
+            if gradients is None:
                 continue
-            inverse = real / total  # so that ignored rows get no gradient
-            exponentials.scatter_add_(0, target, -total)
-            of_bias += torch.mv(exponentials, inverse.squeeze(0))
-            of_logits = exponentials.to(dtype)
-            of_rows = torch.mm(of_logits.t(), table, out=of_hidden[start : start + CHUNK_ROWS])
+            of_logits, inverse, of_chunk = gradients
+            of_bias += of_chunk
+            of_rows = torch.mm(of_logits.t(), table, out=of_hidden[start : start + size])
             of_rows.mul_(inverse.t())
             scaled = (rows * inverse.t()).to(dtype)
             if dtype == of_table.dtype:
@@ -92,7 +107,37 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         of_hidden, of_table, of_bias = ctx.saved_tensors
-        return of_hidden * gradient, of_table * gradient, of_bias * gradient, None, None
+        return of_hidden * gradient, of_table * gradient, of_bias * gradient, None, None, None
+
+
+def _cross_entropy(
+    raw: Tensor, bias: Tensor, target: Tensor, learn: bool
+) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor] | None]:
+    """One chunk's loss and right predictions; when it learns, what its gradient is made of.
+
+    Args:
+        raw: [vocabulary, rows] logits without `bias`.
+        target: [1, rows].
+
+    Returns:
+        Both sums, and [vocabulary, rows] the gradient of the logits times `total` in the logits'
+        type, [1, rows] 1 / `total`, or 0 at ignored rows, which so get no gradient, and
+        [vocabulary] the bias' gradient.
+    """
+    real, target = target >= 0, target.clamp(min=0)
+    logits = raw.float().add_(bias[:, None])
+    top = logits.amax(dim=0, keepdim=True)
+    chosen = logits.gather(0, target)
+    correct = (real & (chosen >= top)).sum()
+    exponentials = logits.sub_(top).exp_()
+    total = exponentials.sum(dim=0, keepdim=True)
+    loss = torch.where(real, total.log() + top - chosen, 0.0).sum()
+    if not learn:
+        return loss, correct, None
+    inverse = real / total
+    exponentials.scatter_add_(0, target, -total)
+    of_bias = torch.mv(exponentials, inverse.squeeze(0))
+    return loss, correct, (exponentials.to(raw.dtype), inverse, of_bias)
 
 
 class MaskedLMHead(nn.Module):
@@ -110,6 +155,7 @@ class MaskedLMHead(nn.Module):
             self.embeddings = nn.Parameter(torch.empty_like(embeddings))
             truncated_normal_(self.embeddings.data, config.initializer_range)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.compiled = False
 
     def transform(self, hidden: Tensor) -> Tensor:
         """[rows, hidden] -> [rows, hidden]."""
@@ -128,10 +174,18 @@ class MaskedLMHead(nn.Module):
         with the target IGNORED count for nothing.
         """
         extra = missing_rows(hidden.shape[0], self.dense.compute_dtype, hidden.device)
+        if hidden.device.type != "cpu":
+            extra = -hidden.shape[0] % GPU_ROW_MULTIPLE
         hidden = F.pad(hidden, (0, 0, 0, extra))
         targets = F.pad(targets, (0, extra), value=IGNORED)
+        learn = torch.is_grad_enabled()
         loss, correct = _ChunkedCrossEntropy.apply(
-            self.transform(hidden), self.embeddings, self.bias, targets, torch.is_grad_enabled()
+            self.transform(hidden),
+            self.embeddings,
+            self.bias,
+            targets,
+            learn,
+            learn and self.compiled,
         )
         return LossSum(loss, correct)
 

@@ -7,8 +7,10 @@ takes its statistics in float32 whatever the type of its input.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -58,6 +60,19 @@ def missing_rows(rows: int, dtype: torch.dtype, device: torch.device) -> int:
     return -rows % (ROW_MULTIPLE if rows >= 8 * ROW_MULTIPLE else ROW_MULTIPLE // 8)
 
 
+@functools.cache
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` by `torch.compile`, once for all modules that call it: layers of one shape share
+    the kernels, so that a deep model starts no later than a shallow one."""
+    return torch.compile(function)
+
+
+def any_rows(*tensors: Tensor) -> None:
+    """Tells `torch.compile` that the first size of the tensors differs from batch to batch."""
+    for tensor in tensors:
+        torch._dynamo.maybe_mark_dynamic(tensor, 0)
+
+
 class Linear(nn.Module):
     """`inputs @ weight.T + bias` in the compute type: [..., inputs] -> [..., outputs]."""
 
@@ -77,7 +92,8 @@ class Linear(nn.Module):
         less time than the cast, it is kept until the weights change."""
         weight, bias, dtype = self.weight, self.bias, self.compute_dtype
         if self.training or torch.is_grad_enabled() or dtype == weight.dtype:
-            self._kept = None
+            if self._kept is not None:
+                self._kept = None
             return weight.to(dtype), bias.to(dtype)
         if weight.is_inference() or bias.is_inference():  # whether they changed is not recorded
             return weight.to(dtype), bias.to(dtype)
@@ -103,7 +119,12 @@ class LayerNorm(nn.Module):
     def forward(self, values: Tensor) -> Tensor:
         weight: Tensor = self.weight
         bias: Tensor = self.bias
-        if values.device.type != "cpu":  # only the CPU kernel takes mixed types
+        if values.device.type != "cpu" and values.dtype != weight.dtype:
+            # Only the CPU kernel takes mixed types. Compiled, as in training, the casts of the
+            # large side cost nothing; in answers they would.
+            if torch.is_grad_enabled():
+                size = (values.shape[-1],)
+                return F.layer_norm(values.float(), size, weight, bias, self.eps).to(values.dtype)
             weight, bias = weight.to(values.dtype), bias.to(values.dtype)
         return F.layer_norm(values, (values.shape[-1],), weight, bias, self.eps)
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from bertkit.config import option, presets
 from bertkit.model.config import PositionInit
-from bertkit.training.config import OptimizerName, Precision, Schedule
+from bertkit.training.config import Compile, OptimizerName, Precision, Schedule
 
 _PAPER: dict[str, Any] = {
     "sequence_length": 512,
@@ -152,6 +152,13 @@ class PretrainConfig:
     )
     precision: Precision = option(
         "auto", help="fp32, bf16, or auto: bf16 where the processor is fast at it"
+    )
+    device: str = option(
+        "auto", help="cpu, cuda, cuda:1 for the second GPU, or auto: a GPU where there is one"
+    )
+    compile: Compile = option(
+        "auto",
+        help="on: torch.compile, faster after a slow start; auto: in long runs on a GPU; or off",
     )
     evaluate_steps: int = option(1000, help="steps between evaluations on the held-out documents")
     evaluate_examples: int = option(1024, help="held-out pairs to evaluate on")

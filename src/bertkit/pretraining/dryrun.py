@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from bertkit.model.config import ModelConfig
-from bertkit.model.encoder import set_activation_checkpointing, set_compute_dtype
-from bertkit.model.heads import CHUNK_ROWS
+from bertkit.model.encoder import set_activation_checkpointing, set_compiled, set_compute_dtype
+from bertkit.model.heads import chunk_rows
 from bertkit.pretraining.batches import PretrainingSource, to_batch
 from bertkit.pretraining.config import PretrainConfig
 from bertkit.pretraining.facts import budget_of
@@ -32,6 +32,7 @@ from bertkit.training.allocator import keep_memory
 from bertkit.training.batch import Batch
 from bertkit.training.budget import Costs
 from bertkit.training.checkpoint import point_bytes
+from bertkit.training.compilation import compiles
 from bertkit.training.config import TrainOptions
 from bertkit.training.objective import Objective
 from bertkit.training.optimizer import make_optimizer
@@ -60,7 +61,7 @@ class DryRun:
 
     Attributes:
         memory: bytes by part, at the longest sequences.
-        memory_here: bytes of this machine's memory.
+        memory_here: bytes of the memory here, the machine's or the GPU's.
         disk: bytes by part, of the restart points that stay, the one being written, the result.
         seconds: of all steps and evaluations.
     """
@@ -114,14 +115,17 @@ def dry_run(
     sources: Sequence[PretrainingSource],
     held_out: Sequence[Batch],
     options: TrainOptions,
+    device: torch.device,
 ) -> DryRun:
-    """Works out what the run would take; trains `model` a little on the way."""
+    """Works out what the run would take; trains `model` a little on the way, on `device`."""
     keep_memory()
     sizes: ModelConfig = model.config  # type: ignore[assignment]
     say("measuring a few passes; nothing is written", config.quiet)
-    dtype = compute_dtype(options.precision, next(model.parameters()).device)
+    model.to(device)
+    dtype = compute_dtype(options.precision, device)
     set_compute_dtype(model, dtype)
     set_activation_checkpointing(model, False)
+    set_compiled(model, compiles(options.compile, options.steps, device))
     model.train()
     probes = []
     for source in sources:
@@ -174,7 +178,9 @@ def dry_run(
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     point = point_bytes(model)
     copies = 0 if dtype == torch.float32 else weights * dtype.itemsize // 4
-    chunk = min(CHUNK_ROWS, round(config.micro_batch_size * config.sequence_length * predicted))
+    chunk = min(
+        chunk_rows(device), round(config.micro_batch_size * config.sequence_length * predicted)
+    )
     disk = {"result": weights}
     if config.checkpoint_steps:
         disk["restart points"] = (config.keep_checkpoints + 1 + config.keep_best) * point
@@ -189,7 +195,7 @@ def dry_run(
             "activations": round(activations),
             "logits": 4 * chunk * sizes.vocab_size,
         },
-        memory_here=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        memory_here=_memory(device),
         disk=disk,
         seconds=sum(need.steps * need.seconds_per_step for need in needs)
         + evaluations * evaluation,
@@ -219,9 +225,12 @@ class _Probed:
 def _probe(model: nn.Module, objective: Objective, source: PretrainingSource, most: int) -> _Probed:
     """Passes over more and more sequences of a phase, `most` of them, until one takes long."""
     count = 1
+    device = next(model.parameters()).device
+    if device.type != "cpu":  # its first pass compiles kernels and sets up libraries
+        _pass(model, objective, to_batch(source.examples(0, 1)[0]).to(device))
     while True:
         rows = min(count, len(source.plan(0)))
-        batch = to_batch(source.examples(0, rows)[0])
+        batch = to_batch(source.examples(0, rows)[0]).to(device)
         began = time.monotonic()
         saved = _pass(model, objective, batch)
         took = time.monotonic() - began
@@ -254,6 +263,7 @@ def _pass(model: nn.Module, objective: Objective, batch: Batch) -> int:
         counts = objective.counts(batch)
         loss = torch.stack([sums.losses[name] / max(1, counts[name]) for name in counts]).sum()
     loss.backward()
+    _wait(loss.device)
     return sum(seen.values())
 
 
@@ -265,6 +275,7 @@ def _update(model: nn.Module, options: TrainOptions) -> tuple[float, int]:
         began = time.monotonic()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
         optimizer.step()
+        _wait(next(model.parameters()).device)
         times.append(time.monotonic() - began)
     state = sum(
         value.numel() * value.element_size()
@@ -272,6 +283,19 @@ def _update(model: nn.Module, options: TrainOptions) -> tuple[float, int]:
         for value in values.values()
     )
     return times[-1], state
+
+
+def _wait(device: torch.device) -> None:
+    """Until a GPU has done what it was told, so that the clock tells how long that takes."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _memory(device: torch.device) -> int:
+    """Bytes of the memory that a training on the device has to fit in."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _bytes(count: float) -> str:

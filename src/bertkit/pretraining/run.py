@@ -47,6 +47,7 @@ from bertkit.report.pretraining import write_pretraining_report
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.calibrate import measure
 from bertkit.training.claim import claim
+from bertkit.training.compilation import compiles
 from bertkit.training.config import TrainOptions
 from bertkit.training.loop import Witness, train
 from bertkit.training.processes import Processes, joined
@@ -124,7 +125,7 @@ def pretrain(config: PretrainConfig) -> PretrainResult | DryRun:
             of what `Corpus.open` and `train` raise.
         Interrupted: after Ctrl-C or SIGTERM; the same call continues.
     """
-    with joined() as processes:
+    with joined(config.device) as processes:
         return _pretrain(replace(config, quiet=config.quiet or not processes.leads), processes)
 
 
@@ -145,6 +146,7 @@ def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | 
         for phase in phases
     ]
     _enough_micro_batches(config, sources, processes)
+    options = _train_options(config, config.steps, processes)
     changes: list[str] = []
     if not config.dry_run:
         changes = processes.first(
@@ -154,9 +156,9 @@ def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | 
         say(describe(source.plan(0), source.options), config.quiet)
     objective = make_objective(config.objective)
     held_out = held_out_batches(config, corpus, tokenizer)
-    options = _train_options(config, config.steps)
     if config.dry_run:
-        return dry_run(config, model, objective, phases, sources, held_out, options)
+        device = processes.device
+        return dry_run(config, model, objective, phases, sources, held_out, options, device)
 
     def evaluation(model: nn.Module) -> dict[str, float]:
         return evaluate(model, held_out, objective, processes)
@@ -185,7 +187,7 @@ def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | 
         model,
         objective,
         PhasedSource(sources, phase_steps(phases, steps), _identity(config)),
-        _train_options(config, steps),
+        replace(options, steps=steps, warmup_steps=round(config.warmup * steps)),
         run,
         evaluate=wanted,
         companions=tokenizer.save,
@@ -267,7 +269,8 @@ def _identity(config: PretrainConfig) -> str:
     return json.dumps({key: values[key] for key in sorted(values) if key not in MAY_CHANGE})
 
 
-def _train_options(config: PretrainConfig, steps: int) -> TrainOptions:
+def _train_options(config: PretrainConfig, steps: int, processes: Processes) -> TrainOptions:
+    on = compiles(config.compile, steps, processes.device, config.max_minutes)
     return TrainOptions(
         steps=steps,
         learning_rate=config.learning_rate,
@@ -279,6 +282,7 @@ def _train_options(config: PretrainConfig, steps: int) -> TrainOptions:
         weight_decay=config.weight_decay,
         beta2=config.beta2,
         precision=config.precision,
+        compile="on" if on else "off",
         seed=config.seed,
         log_steps=config.log_steps,
         evaluate_steps=config.evaluate_steps,

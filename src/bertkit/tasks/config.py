@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bertkit.config import option
-from bertkit.training.config import OptimizerName, Precision, Schedule
+from bertkit.training.config import Compile, OptimizerName, Precision, Schedule
 
 Long = Literal["windows", "cut"]
 WindowMean = Literal["probabilities", "logits"]
@@ -128,6 +128,13 @@ class TuningOptions:
         None, help="seed of the dev split, where it is to be another (default: the seed)"
     )
     precision: Precision = option("auto", help="arithmetic of the matrix products")
+    device: str = option(
+        "auto", help="cpu, cuda, cuda:1 for the second GPU, or auto: a GPU where there is one"
+    )
+    compile: Compile = option(
+        "auto",
+        help="on: torch.compile, faster after a slow start; auto: in long runs on a GPU; or off",
+    )
     evaluate_steps: int = option(0, help="steps between evaluations on dev (0: only at the end)")
     keep_best: bool = option(
         False,
@@ -216,4 +223,7 @@ class EvaluateConfig:
     )
     batch_tokens: int = option(2048, help="tokens computed at once")
     precision: Precision = option("auto", help="arithmetic of the matrix products")
+    device: str = option(
+        "auto", help="cpu, cuda, cuda:1 for the second GPU, or auto: a GPU where there is one"
+    )
     quiet: bool = option(False, help="print no progress")

@@ -27,6 +27,7 @@ from bertkit.tasks.tables import metrics_line, scores_table, write_jsonl
 from bertkit.tasks.task import Columns, Task, TaskOptions
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.allocator import keep_memory
+from bertkit.training.device import choose_device
 from bertkit.training.precision import compute_dtype
 
 
@@ -99,7 +100,8 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     examples = task.read(path, columns)
     tokenizer = Tokenizer.load(directory)
     check_fit(tokenizer, model, directory, config.quiet)
-    device = next(model.parameters()).device
+    device = choose_device(config.device)
+    model.to(device)
     set_compute_dtype(model, compute_dtype(config.precision, device))
     options = task_options(tuned) if tuned else TaskOptions(max_positions(model))
     options = replace(options, long=config.long, window_mean=config.window_mean)

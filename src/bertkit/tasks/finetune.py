@@ -55,7 +55,9 @@ from bertkit.tasks.tables import metrics_line, write_jsonl
 from bertkit.tasks.task import FeatureSet, Task, TaskOptions
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.claim import claim
+from bertkit.training.compilation import compiles
 from bertkit.training.loop import train
+from bertkit.training.processes import alone
 
 MAY_CHANGE = frozenset({"output", "quiet", "checkpoint_steps", "evaluate_steps"})
 """Options that may differ when a run is continued, for they change no number in it."""
@@ -159,9 +161,12 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     config = replace(config, learning_rate=peak_rate(config))  # so that the run's files tell it
     start = checkpoint_path(config.checkpoint)
     tokenizer = Tokenizer.load(start)
+    processes = alone(config.device)
+    compiles(config.compile, 0, processes.device)  # refuses what cannot be, before all else
     data = read_data(config, task)
     model, head = load_model(config, task, data, start)
     check_fit(tokenizer, model, start, config.quiet)
+    model.to(processes.device)
     run = Path(config.output)
     best = BestOnDev(run, task.main, config.patience) if keeps_best(config) else None
     claim(run, config, "finetune.yaml", MAY_CHANGE - ({"evaluate_steps"} if best else set()))
@@ -178,6 +183,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         evaluate=scorer.evaluate,
         companions=tokenizer.save,
         label="finetune",
+        processes=processes,
         stop=best.is_over if best is not None else None,
     )
     best_step = scorer.finish(model)

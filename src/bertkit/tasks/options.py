@@ -80,6 +80,7 @@ def train_options(config: FinetuneConfig, examples: int, tokens: int = 0) -> Tra
         weight_decay=config.weight_decay,
         layer_decay=config.layer_decay,
         precision=config.precision,
+        compile=config.compile,
         seed=config.seed,
         evaluate_steps=evaluate_steps,
         checkpoint_steps=config.checkpoint_steps,

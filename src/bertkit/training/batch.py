@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bertkit.files import writing
-from bertkit.model.batch import FlatBatch
+from bertkit.model.batch import FlatBatch, moved
 
 
 @dataclass
@@ -22,9 +22,17 @@ class Batch:
     targets: dict[str, Tensor] = field(default_factory=dict)
 
     def to(self, device: torch.device | str) -> Batch:
+        return self.map(lambda tensor: moved(tensor, device))
+
+    def pinned(self) -> Batch:
+        """The same in pinned memory, from which a GPU copies while the host goes on."""
+        return self.map(Tensor.pin_memory)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        """The micro-batch with another form of each tensor."""
         return Batch(
-            inputs=self.inputs.to(device),
-            targets={name: tensor.to(device) for name, tensor in self.targets.items()},
+            inputs=self.inputs.map(change),
+            targets={name: change(tensor) for name, tensor in self.targets.items()},
         )
 
 

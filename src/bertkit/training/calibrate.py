@@ -14,10 +14,11 @@ import torch
 from torch import nn
 
 from bertkit.files import disk_errors
-from bertkit.model.encoder import set_activation_checkpointing, set_compute_dtype
+from bertkit.model.encoder import set_activation_checkpointing, set_compiled, set_compute_dtype
 from bertkit.training.allocator import keep_memory
 from bertkit.training.budget import Costs
 from bertkit.training.checkpoint import save_restart_point
+from bertkit.training.compilation import compiles
 from bertkit.training.config import TrainOptions
 from bertkit.training.objective import BatchSource, Evaluate, Objective
 from bertkit.training.optimizer import make_optimizer, moments
@@ -58,6 +59,7 @@ def measure(
     trial = copy.deepcopy(model).to(processes.device)
     set_compute_dtype(trial, compute_dtype(options.precision, processes.device))
     set_activation_checkpointing(trial, options.activation_checkpointing)
+    set_compiled(trial, compiles(options.compile, options.steps, processes.device))
     optimizer = make_optimizer(trial, options, processes)
     update = Updater(trial, objective, optimizer, processes)
     most = BUDGET_SHARE * seconds / len(phases)

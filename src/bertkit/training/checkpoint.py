@@ -54,13 +54,16 @@ class RestartPoint:
     more: dict[str, Any]
 
 
-def environment(processes: int) -> dict[str, Any]:
+def environment(processes: int, device: torch.device) -> dict[str, Any]:
     """What must stay the same for a continued run to be the same bit for bit."""
+    processor = torch.backends.cpu.get_cpu_capability()
+    if device.type == "cuda":
+        processor = torch.cuda.get_device_name(device)
     return {
         "processes": processes,
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
-        "processor": torch.backends.cpu.get_cpu_capability(),
+        "processor": processor,
     }
 
 
@@ -94,7 +97,7 @@ def save_restart_point(
         state = {
             "step": step,
             "source": source,
-            "environment": environment(processes),
+            "environment": environment(processes, next(model.parameters()).device),
             "more": more or {},
             "sha256": {
                 path.name: sha256(path) for path in sorted(partial.iterdir()) if path.is_file()
@@ -196,7 +199,7 @@ def restore(
     restore_moments(model, optimizer, tensors)
     changed = [
         f"{name} {point.environment.get(name)} before, {value} now"
-        for name, value in environment(processes.count).items()
+        for name, value in environment(processes.count, processes.device).items()
         if point.environment.get(name, 1) != value
     ]
     if changed and processes.leads:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Precision = Literal["auto", "fp32", "bf16"]
+Compile = Literal["auto", "on", "off"]
 Schedule = Literal["linear", "cosine", "constant", "wsd"]
 OptimizerName = Literal["adamw", "adam-paper", "lamb"]
 
@@ -35,6 +36,7 @@ class TrainOptions:
             the backward pass: less memory, a third more work, the same numbers.
         shard_optimizer: with many processes, each keeps the optimizer's moments of its share of the
             parameters only.
+        compile: whether `torch.compile` makes the kernels of a block's dense part; "auto" on a GPU.
         workers: threads that build batches in the background, 0 builds them between the steps;
             the batches are the same.
     """
@@ -53,6 +55,7 @@ class TrainOptions:
     epsilon: float = 1e-6
     clip_norm: float = 1.0
     precision: Precision = "auto"
+    compile: Compile = "auto"
     seed: int = 0
     log_steps: int = 10
     evaluate_steps: int = 0

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from bertkit.errors import Interrupted, UserError
-from bertkit.model.encoder import set_activation_checkpointing, set_compute_dtype
+from bertkit.model.encoder import set_activation_checkpointing, set_compiled, set_compute_dtype
 from bertkit.progress import Progress, say
 from bertkit.training.allocator import keep_memory, release_memory
 from bertkit.training.batch import save_batches
@@ -32,6 +32,7 @@ from bertkit.training.checkpoint import (
     restore,
     save_restart_point,
 )
+from bertkit.training.compilation import compiles
 from bertkit.training.config import TrainOptions
 from bertkit.training.interrupt import InterruptGuard
 from bertkit.training.log import RunLog
@@ -115,6 +116,7 @@ def train(
     model.to(processes.device)
     set_compute_dtype(model, compute_dtype(options.precision, processes.device))
     set_activation_checkpointing(model, options.activation_checkpointing)
+    set_compiled(model, compiles(options.compile, options.steps, processes.device))
     optimizer = make_optimizer(model, options, processes)
     point = processes.first(lambda: newest_restart_point(run))
     first = 0
@@ -186,7 +188,10 @@ def train(
                 witness.report()
 
     def batches_of(step: int) -> Numbered:
-        return source.share(step, processes.rank, processes.count)
+        batches = source.share(step, processes.rank, processes.count)
+        if processes.device.type == "cuda":
+            batches = [(number, batch.pinned()) for number, batch in batches]
+        return batches
 
     model.train()
     update = Updater(model, objective, optimizer, processes)

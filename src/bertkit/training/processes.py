@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from bertkit.errors import Interrupted, UserError
+from bertkit.training.device import choose_device
 
 T = TypeVar("T")
 
@@ -119,26 +120,29 @@ class Processes:
         return cast("list[float]", tensor.tolist())
 
 
-def alone() -> Processes:
-    """One process without others, on the GPU where there is one."""
-    return Processes(0, 1, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+def alone(device: str = "auto") -> Processes:
+    """One process without others, on the device of that name (`choose_device`)."""
+    return Processes(0, 1, choose_device(device))
 
 
 @contextmanager
-def joined() -> Iterator[Processes]:
+def joined(device_name: str = "auto") -> Iterator[Processes]:
     """The processes that `torchrun` started with this one, connected while it is open.
 
+    Args:
+        device_name: where each of them computes; see `choose_device`.
+
     Raises:
+        UserError: there is no such device.
         GoneError: another process ended or was lost; it says which one and where it ran.
         SystemExit: in all but the first process, for an error that the first one tells.
     """
     count, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     if count == 1:
-        yield alone()
+        yield alone(device_name)
         return
-    device, local = torch.device("cpu"), int(os.environ.get("LOCAL_RANK", "0"))
-    if torch.cuda.is_available():
-        device = torch.device("cuda", local)
+    device, local = choose_device(device_name), int(os.environ.get("LOCAL_RANK", "0"))
+    if device.type == "cuda":
         torch.cuda.set_device(device)
     store, _, _ = next(torch.distributed.rendezvous("env://", timeout=PATIENCE))
     # torchrun may start everyone again; what the earlier ones said is not heard.

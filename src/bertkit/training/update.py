@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bertkit.errors import UserError
@@ -58,6 +58,11 @@ class Updater:
         self._forward: nn.Module = _Forward(model, objective)
         if self.processes.count > 1:
             self._forward = DistributedDataParallel(self._forward, gradient_as_bucket_view=True)
+        self._runs_ahead = (
+            self.processes.device.type == "cuda"
+            and self.processes.count == 1
+            and type(optimizer) is torch.optim.AdamW
+        )
 
     def __call__(
         self, step: int, batches: Numbered, options: TrainOptions
@@ -70,6 +75,7 @@ class Updater:
         the loss or the gradient is not finite.
         """
         totals = self._totals(batches)
+        told: list[tuple[str, Tensor]] = []  # sums that stay on the device until the step's end
         logged: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         for place, (number, batch) in enumerate(batches):
             seed_micro_batch(options.seed, step, number)
@@ -81,9 +87,12 @@ class Updater:
                 # DistributedDataParallel takes the mean over the processes, and the sum is wanted.
                 (loss * self.processes.count if self.processes.count > 1 else loss).backward()
             for name, value in sums.losses.items():
-                logged[f"{name}_loss"][0] += float(value.detach())
+                told.append((f"{name}_loss", value.detach()))
             for name, (metric, count) in sums.metrics.items():
-                logged[name][0] += float(metric)
+                if isinstance(metric, Tensor):
+                    told.append((name, metric.detach()))
+                else:
+                    logged[name][0] += float(metric)
                 logged[name][1] += count
             slots = batch.inputs.sequences * batch.inputs.max_length
             logged["tokens"][0] += batch.inputs.tokens
@@ -92,6 +101,14 @@ class Updater:
         norm = torch.nn.utils.clip_grad_norm_(
             self.model.parameters(), options.clip_norm or math.inf, foreach=True
         )
+        rate = learning_rate(step, options)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate * group["rate_share"]
+        if self._runs_ahead:
+            self._step_if_finite([norm, *(value for _, value in told)])
+        *told_values, norm_value = _on_host([*(value for _, value in told), norm])
+        for (name, _), told_value in zip(told, told_values, strict=True):
+            logged[name][0] += told_value
         names = list(logged)
         flat = self.processes.sums([number for name in names for number in logged[name]])
         values = dict(zip(names, zip(flat[::2], flat[1::2], strict=True), strict=True))
@@ -100,18 +117,25 @@ class Updater:
         loss_value = sum(
             values[f"{name}_loss"][0] / total for name, total in totals.items() if total
         )
-        if not torch.isfinite(norm) or not math.isfinite(loss_value):
+        if not math.isfinite(norm_value) or not math.isfinite(loss_value):
             what = "gradient" if math.isfinite(loss_value) else "loss"
             raise NotFiniteError(f"the {what} is no longer finite at step {step + 1}")
-        rate = learning_rate(step, options)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate * group["rate_share"]
-        self.optimizer.step()
+        if not self._runs_ahead:
+            self.optimizer.step()
         self.model.zero_grad(set_to_none=True)
         values["loss"] = (loss_value, 1)
-        values["gradient_norm"] = (float(norm), 1)
+        values["gradient_norm"] = (norm_value, 1)
         values["learning_rate"] = (rate, 1)
         return values
+
+    def _step_if_finite(self, values: Sequence[Tensor]) -> None:
+        """An update that the GPU leaves out by itself if a value is not finite.
+
+        So the host need not see the values first, and the GPU has work while it does.
+        """
+        finite = torch.stack([value.float() for value in values]).isfinite().all()
+        self.optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]
+        self.optimizer.step()
 
     def _totals(self, batches: Numbered) -> dict[str, int]:
         """The terms of each loss over the whole step."""
@@ -128,3 +152,9 @@ class Updater:
         if last or not isinstance(self._forward, DistributedDataParallel):
             return nullcontext()
         return self._forward.no_sync()  # type: ignore[return-value]
+
+
+def _on_host(values: Sequence[Tensor]) -> list[float]:
+    """The numbers in scalar tensors, in one transfer."""
+    numbers: list[float] = torch.stack([value.double() for value in values]).tolist()
+    return numbers
