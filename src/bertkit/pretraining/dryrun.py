@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from bertkit.model.config import ModelConfig
 from bertkit.model.encoder import set_activation_checkpointing, set_compute_dtype
+from bertkit.model.flops import training_flops
 from bertkit.model.heads import CHUNK_ROWS
 from bertkit.pretraining.batches import PretrainingSource, to_batch
 from bertkit.pretraining.config import PretrainConfig
@@ -147,7 +147,7 @@ def dry_run(
         tokens = float(sequences * lengths.mean())
         if config.batch_tokens is not None:
             tokens = float(config.batch_tokens)
-        flops = flops_per_token(sizes, lengths, predicted)
+        flops = training_flops(sizes, lengths, predicted)
         needs.append(
             PhaseNeeds(
                 source.options.sequence_length,
@@ -194,20 +194,6 @@ def dry_run(
         seconds=sum(need.steps * need.seconds_per_step for need in needs)
         + evaluations * evaluation,
     )
-
-
-def flops_per_token(sizes: ModelConfig, lengths: Any, predicted: float) -> float:
-    """Floating-point operations of training, forward and backward, for a token.
-
-    Args:
-        lengths: [sequences] array of tokens, whose mean square is what attention takes.
-        predicted: share of the tokens that meet the vocabulary.
-    """
-    hidden, inner = sizes.hidden_size, sizes.intermediate_size
-    dense = sizes.layers * 2 * (4 * hidden**2 + 2 * hidden * inner)
-    attention = sizes.layers * 4 * hidden * float((lengths**2).mean() / lengths.mean())
-    output = predicted * 2 * (hidden**2 + hidden * sizes.vocab_size)
-    return 3 * (dense + attention + output)
 
 
 @dataclass
