@@ -230,7 +230,14 @@ def test_a_dry_run_tells_what_a_run_would_take_and_writes_nothing(
     assert result.memory["optimizer"] >= 8 * result.parameters
     assert result.disk["restart points"] == 3 * 12 * result.parameters
     assert result.seconds > 0
-    for word in ("FLOPs", "memory: activations", "memory: logits", "disk: result", "time"):
+    for word in (
+        "FLOPs",
+        "memory: process",
+        "memory: activations",
+        "memory: logits",
+        "disk: result",
+        "time",
+    ):
         assert word in str(result)
     assert pretrain(replace(config, max_minutes=0.5)).steps != 1000
 

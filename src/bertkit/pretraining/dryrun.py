@@ -2,7 +2,8 @@
 
 FLOPs    2 a weight and token forward, twice that backward; attention's two products are
          4 · hidden · length² a sequence and layer; the vocabulary counts at predicted tokens only
-memory   weights, gradients and the optimizer by their sizes; activations as counted in one
+memory   the process as it is before the first pass (Python, libraries, the epoch's plan);
+         weights, gradients and the optimizer by their sizes; activations as counted in one
          pass of a few sequences, for a micro-batch of full ones; the logits of one chunk
 time     of those passes and of one update, for all the steps and evaluations
 """
@@ -14,6 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 
 import torch
@@ -116,6 +118,7 @@ def dry_run(
     options: TrainOptions,
 ) -> DryRun:
     """Works out what the run would take; trains `model` a little on the way."""
+    resident = _resident_bytes()
     keep_memory()
     sizes: ModelConfig = model.config  # type: ignore[assignment]
     say("measuring a few passes; nothing is written", config.quiet)
@@ -183,6 +186,7 @@ def dry_run(
         steps=steps,
         phases=needs,
         memory={
+            "process": max(0, resident - weights),
             "weights": weights + copies,
             "gradients": weights,
             "optimizer": state_bytes,
@@ -258,6 +262,14 @@ def _update(model: nn.Module, options: TrainOptions) -> tuple[float, int]:
         for value in values.values()
     )
     return times[-1], state
+
+
+def _resident_bytes() -> int:
+    """Of this process in memory; 0 where the system does not tell (Linux does)."""
+    listing = Path("/proc/self/statm")
+    if not listing.exists():
+        return 0
+    return int(listing.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _bytes(count: float) -> str:
