@@ -2,9 +2,9 @@
 
 FLOPs    2 a weight and token forward, twice that backward; attention's two products are
          4 · hidden · length² a sequence and layer; the vocabulary counts at predicted tokens only
-memory   the process as it is before the first pass (Python, libraries, the epoch's plan);
-         weights, gradients and the optimizer by their sizes; activations as counted in one
-         pass of a few sequences, for a micro-batch of full ones; the logits of one chunk
+memory   this process after passes and updates like those of the run, as large as time allows; what
+         a micro-batch of full sequences keeps beyond theirs comes on top, by the activations of a
+         token and the logits of one chunk
 time     of those passes and of one update, for all the steps and evaluations
 """
 
@@ -18,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -61,7 +62,8 @@ class DryRun:
     """What a run would take.
 
     Attributes:
-        memory: bytes by part, at the longest sequences.
+        memory: bytes by part, at the longest sequences; "process" is the rest: Python, libraries,
+            the epoch's plan, buffers, and what the allocator cannot use.
         memory_here: bytes of this machine's memory.
         disk: bytes by part, of the restart points that stay, the one being written, the result.
         seconds: of all steps and evaluations.
@@ -118,30 +120,26 @@ def dry_run(
     options: TrainOptions,
 ) -> DryRun:
     """Works out what the run would take; trains `model` a little on the way."""
-    resident = _resident_bytes()
     keep_memory()
     sizes: ModelConfig = model.config  # type: ignore[assignment]
     say("measuring a few passes; nothing is written", config.quiet)
     dtype = compute_dtype(options.precision, next(model.parameters()).device)
     set_compute_dtype(model, dtype)
-    set_activation_checkpointing(model, False)
+    set_activation_checkpointing(model, options.activation_checkpointing)
     model.train()
-    probes = []
-    for source in sources:
-        size = min(config.micro_batch_size, config.batch_size)
-        probes.append(_probe(model, objective, source, size))
-    activations = probes[-1].activations_per_token * (
-        min(config.micro_batch_size, config.batch_size) * config.sequence_length
-    )
-    recompute = 1.0
-    if options.activation_checkpointing:
-        set_activation_checkpointing(model, True)
-        again = _probe(model, objective, sources[-1], config.micro_batch_size)
-        # While a block is computed again, its activations are there besides.
-        ratio = again.activations_per_token / probes[-1].activations_per_token
-        activations *= ratio + (1 - ratio) / sizes.layers
-        recompute = again.seconds_per_token / probes[-1].seconds_per_token
+    size = min(config.micro_batch_size, config.batch_size)
+    # The activations' passes are small, and the update after them makes the optimizer's state: as
+    # in a run it is there when the large passes need memory.
+    activations = _activations_per_token(model, objective, sources[-1])
     update_seconds, state_bytes = _update(model, options)
+    longest = _probe(model, objective, sources[-1], size)
+    resident = _resident_bytes()
+    probes = [_probe(model, objective, source, size) for source in sources[:-1]] + [longest]
+    if options.activation_checkpointing:
+        # While a block is computed again, its activations are there besides.
+        set_activation_checkpointing(model, False)
+        plain = _activations_per_token(model, objective, sources[-1])
+        activations += (plain - activations) / sizes.layers
     needs = []
     predicted = 1.0 if config.objective == "ltr" else config.mask_rate
     for source, probe in zip(sources, probes, strict=True):
@@ -157,12 +155,14 @@ def dry_run(
                 0,
                 tokens,
                 flops * tokens * (4 / 3 if options.activation_checkpointing else 1),
-                probe.seconds_per_token * recompute * tokens + update_seconds,
+                probe.seconds_per_token * tokens + update_seconds,
             )
         )
-    # An evaluation has no backward pass, which takes two thirds.
+    # An evaluation has no backward pass, which takes two thirds, or three quarters where it
+    # computes the blocks again.
     held_out_tokens = sum(batch.inputs.tokens for batch in held_out)
-    evaluation = held_out_tokens * probes[-1].seconds_per_token / 3
+    forward = 1 / 4 if options.activation_checkpointing else 1 / 3
+    evaluation = held_out_tokens * longest.seconds_per_token * forward
     steps = config.steps
     if config.max_minutes is not None:
         costs = Costs(tuple(need.seconds_per_step for need in needs), evaluation)
@@ -177,7 +177,18 @@ def dry_run(
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     point = point_bytes(model)
     copies = 0 if dtype == torch.float32 else weights * dtype.itemsize // 4
-    chunk = min(CHUNK_ROWS, round(config.micro_batch_size * config.sequence_length * predicted))
+
+    def kept(tokens: float) -> dict[str, int]:
+        """Bytes by part where a micro-batch has so many tokens."""
+        return {
+            "weights": weights + copies,
+            "gradients": weights,
+            "optimizer": state_bytes,
+            "activations": round(activations * tokens),
+            "logits": 4 * min(CHUNK_ROWS, round(tokens * predicted)) * sizes.vocab_size,
+        }
+
+    process = max(0, resident - sum(kept(longest.tokens).values()))
     disk = {"result": weights}
     if config.checkpoint_steps:
         disk["restart points"] = (config.keep_checkpoints + 1 + config.keep_best) * point
@@ -185,14 +196,7 @@ def dry_run(
         parameters=sum(p.numel() for p in model.parameters()),
         steps=steps,
         phases=needs,
-        memory={
-            "process": max(0, resident - weights),
-            "weights": weights + copies,
-            "gradients": weights,
-            "optimizer": state_bytes,
-            "activations": round(activations),
-            "logits": 4 * chunk * sizes.vocab_size,
-        },
+        memory={"process": process, **kept(size * config.sequence_length)},
         memory_here=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         disk=disk,
         seconds=sum(need.steps * need.seconds_per_step for need in needs)
@@ -202,8 +206,10 @@ def dry_run(
 
 @dataclass
 class _Probed:
+    """The largest pass of a phase: its tokens, and seconds for each."""
+
     seconds_per_token: float
-    activations_per_token: float
+    tokens: int
 
 
 def _probe(model: nn.Module, objective: Objective, source: PretrainingSource, most: int) -> _Probed:
@@ -213,7 +219,7 @@ def _probe(model: nn.Module, objective: Objective, source: PretrainingSource, mo
         rows = min(count, len(source.plan(0)))
         batch = to_batch(source.examples(0, rows)[0])
         began = time.monotonic()
-        saved = _pass(model, objective, batch)
+        _pass(model, objective, batch)
         took = time.monotonic() - began
         if took >= PASS_SECONDS or count >= most or rows < count:
             break
@@ -223,22 +229,33 @@ def _probe(model: nn.Module, objective: Objective, source: PretrainingSource, mo
         began = time.monotonic()
         _pass(model, objective, batch)
         times.append(time.monotonic() - began)
-    return _Probed(median(times) / batch.inputs.tokens, saved / batch.inputs.tokens)
+    return _Probed(median(times) / batch.inputs.tokens, batch.inputs.tokens)
+
+
+def _activations_per_token(
+    model: nn.Module, objective: Objective, source: PretrainingSource
+) -> float:
+    """Bytes that a token of a full sequence leaves for the backward pass: what two sequences leave
+    more than one, for weights and their copies are there once."""
+    longest = np.argsort(-source.plan(0)["length"].astype(np.int64), kind="stable")[:2]
+    batches = [to_batch(source.build(0, longest[:count])) for count in (1, len(longest))]
+    kept = [_pass(model, objective, batch) for batch in batches]
+    tokens = [batch.inputs.tokens for batch in batches]
+    if tokens[0] == tokens[1]:  # a corpus of one example
+        return kept[0] / tokens[0]
+    return (kept[1] - kept[0]) / (tokens[1] - tokens[0])
 
 
 def _pass(model: nn.Module, objective: Objective, batch: Batch) -> int:
     """Forward and backward; returns the bytes that were kept in between."""
-    shapes = {frozenset(p.shape) for p in model.parameters()}
     seen: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
-        # What has the shape of a weight is the weight, its copy in bfloat16 or its gradient,
-        # unless there happen to be as many tokens.
-        if frozenset(tensor.shape) not in shapes or batch.inputs.tokens in tensor.shape:
-            storage = tensor.untyped_storage()
-            seen[storage.data_ptr()] = storage.nbytes()
+        storage = tensor.untyped_storage()
+        seen[storage.data_ptr()] = storage.nbytes()
         return tensor
 
+    model.zero_grad(set_to_none=True)  # as a step leaves them
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         sums = objective(model, batch)
         counts = objective.counts(batch)

@@ -194,7 +194,7 @@ Measured = tuple[str, str, float, float, dict[str, Work]]
 def _pretraining(
     config: BenchConfig, size: ModelConfig, device: torch.device, compared: bool
 ) -> Measured:
-    tokens = steps.random_tokens(config.batch_size, config.sequence_length)
+    tokens = _tokens(config.batch_size, config.sequence_length, size)
     sides: dict[str, Work] = {OURS: steps.pretraining_step(size, tokens, config.precision, device)}
     if compared:
         sides[PEER] = peer.pretraining_step(size, tokens, _setting(config, device), device)
@@ -205,7 +205,7 @@ def _pretraining(
 def _finetuning(
     config: BenchConfig, size: ModelConfig, device: torch.device, compared: bool
 ) -> Measured:
-    tokens = steps.random_tokens(config.batch_size, config.sequence_length, varied=True)
+    tokens = _tokens(config.batch_size, config.sequence_length, size, varied=True)
     sides: dict[str, Work] = {OURS: steps.finetuning_step(size, tokens, config.precision, device)}
     if compared:
         sides[PEER] = peer.finetuning_step(size, tokens, _setting(config, device), device)
@@ -216,7 +216,7 @@ def _finetuning(
 def _answers(
     config: BenchConfig, size: ModelConfig, device: torch.device, compared: bool
 ) -> Measured:
-    tokens = steps.random_tokens(ANSWERED, config.sequence_length, varied=True)
+    tokens = _tokens(ANSWERED, config.sequence_length, size, varied=True)
     sides = _answering(config, size, tokens, device, compared)
     return "answers", "texts/s", ANSWERED, steps.answering_flops(size, tokens), sides
 
@@ -225,7 +225,7 @@ def _latency(
     config: BenchConfig, size: ModelConfig, device: torch.device, compared: bool
 ) -> Measured:
     length = min(SHORT_TEXT, config.sequence_length)
-    tokens = steps.random_tokens(1, length)
+    tokens = _tokens(1, length, size)
     sides = _answering(config, size, tokens, device, compared)
     return f"one text of {length} tokens", "ms", 1, steps.answering_flops(size, tokens), sides
 
@@ -241,6 +241,10 @@ def _answering(
     if compared:
         sides[PEER] = peer.answering(size, tokens, _setting(config, device), device)
     return sides
+
+
+def _tokens(sequences: int, length: int, size: ModelConfig, varied: bool = False) -> steps.Tokens:
+    return steps.random_tokens(sequences, length, varied, size.vocab_size)
 
 
 def _setting(config: BenchConfig, device: torch.device) -> str:

@@ -57,7 +57,8 @@ def answering(
     """Labels of all sequences, sorted by length; in bfloat16 the weights are so too."""
     from transformers import BertForSequenceClassification
 
-    model = BertForSequenceClassification(_config(sizes, setting)).to(device).eval()
+    model: Any = BertForSequenceClassification(_config(sizes, setting))
+    model = model.to(device).eval()
     if "bf16" in setting:
         model = model.to(torch.bfloat16)
     order = np.argsort(tokens.lengths, kind="stable")
@@ -74,9 +75,10 @@ def answering(
 
 
 def _config(sizes: ModelConfig, setting: str) -> Any:
-    from transformers import BertConfig
+    import transformers
 
-    return BertConfig(
+    make: Any = transformers.BertConfig  # its options are not declared
+    return make(
         vocab_size=sizes.vocab_size,
         hidden_size=sizes.hidden_size,
         num_hidden_layers=sizes.layers,
