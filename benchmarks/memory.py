@@ -70,7 +70,7 @@ def made_up_corpus(folder: Path) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run", nargs="+", default=RUNS, help="SIZE:MICRO-BATCH:LENGTH")
-    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
     options = parser.parse_args()
     rows = []

@@ -43,7 +43,9 @@ from bertkit.training.precision import compute_dtype
 PASS_SECONDS = 1.0
 """Sequences are added to the measured pass until it takes this long."""
 
-PASSES = 3
+FEWEST_STEPS, MOST_STEPS, STEPS_SECONDS = 3, 8, 4.0
+"""Then so many steps are made, fewer where they take longer than that together: the allocator
+needs some until its pieces fit."""
 
 
 @dataclass
@@ -128,13 +130,12 @@ def dry_run(
     set_activation_checkpointing(model, options.activation_checkpointing)
     model.train()
     size = min(config.micro_batch_size, config.batch_size)
-    # The activations' passes are small, and the update after them makes the optimizer's state: as
-    # in a run it is there when the large passes need memory.
+    optimizer = make_optimizer(model, options)
     activations = _activations_per_token(model, objective, sources[-1])
-    update_seconds, state_bytes = _update(model, options)
-    longest = _probe(model, objective, sources[-1], size)
+    longest = _probe(model, objective, optimizer, sources[-1], size)
     resident = _resident_bytes()
-    probes = [_probe(model, objective, source, size) for source in sources[:-1]] + [longest]
+    probes = [_probe(model, objective, optimizer, source, size) for source in sources[:-1]]
+    probes.append(longest)
     if options.activation_checkpointing:
         # While a block is computed again, its activations are there besides.
         set_activation_checkpointing(model, False)
@@ -155,7 +156,7 @@ def dry_run(
                 0,
                 tokens,
                 flops * tokens * (4 / 3 if options.activation_checkpointing else 1),
-                probe.seconds_per_token * tokens + update_seconds,
+                probe.seconds_per_token * tokens + probe.update_seconds,
             )
         )
     # An evaluation has no backward pass, which takes two thirds, or three quarters where it
@@ -175,6 +176,11 @@ def dry_run(
         need.steps = count
     evaluations = steps // config.evaluate_steps if config.evaluate_steps else 1
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    moments = sum(
+        value.numel() * value.element_size()
+        for values in optimizer.state.values()
+        for value in values.values()
+    )
     point = point_bytes(model)
     copies = 0 if dtype == torch.float32 else weights * dtype.itemsize // 4
 
@@ -183,7 +189,7 @@ def dry_run(
         return {
             "weights": weights + copies,
             "gradients": weights,
-            "optimizer": state_bytes,
+            "optimizer": moments,
             "activations": round(activations * tokens),
             "logits": 4 * min(CHUNK_ROWS, round(tokens * predicted)) * sizes.vocab_size,
         }
@@ -206,14 +212,23 @@ def dry_run(
 
 @dataclass
 class _Probed:
-    """The largest pass of a phase: its tokens, and seconds for each."""
+    """The largest step of a phase: its tokens, and seconds for each and for the update."""
 
-    seconds_per_token: float
     tokens: int
+    seconds_per_token: float
+    update_seconds: float
 
 
-def _probe(model: nn.Module, objective: Objective, source: PretrainingSource, most: int) -> _Probed:
-    """Passes over more and more sequences of a phase, `most` of them, until one takes long."""
+def _probe(
+    model: nn.Module,
+    objective: Objective,
+    optimizer: torch.optim.Optimizer,
+    source: PretrainingSource,
+    most: int,
+) -> _Probed:
+    """Passes over more and more sequences of a phase, `most` of them, until one takes long; then
+    steps of that size."""
+    _update(model, optimizer)  # the optimizer's state is there when large passes need memory
     count = 1
     while True:
         rows = min(count, len(source.plan(0)))
@@ -224,12 +239,18 @@ def _probe(model: nn.Module, objective: Objective, source: PretrainingSource, mo
         if took >= PASS_SECONDS or count >= most or rows < count:
             break
         count = min(2 * count, most)
-    times = []
-    for _ in range(PASSES):
+    passes, updates = [], []
+    while len(passes) < MOST_STEPS:
         began = time.monotonic()
         _pass(model, objective, batch)
-        times.append(time.monotonic() - began)
-    return _Probed(median(times) / batch.inputs.tokens, batch.inputs.tokens)
+        passed = time.monotonic()
+        _update(model, optimizer)
+        passes.append(passed - began)
+        updates.append(time.monotonic() - passed)
+        if len(passes) >= FEWEST_STEPS and sum(passes) >= STEPS_SECONDS:
+            break
+    tokens = batch.inputs.tokens
+    return _Probed(tokens, median(passes) / tokens, median(updates))
 
 
 def _activations_per_token(
@@ -264,21 +285,10 @@ def _pass(model: nn.Module, objective: Objective, batch: Batch) -> int:
     return sum(seen.values())
 
 
-def _update(model: nn.Module, options: TrainOptions) -> tuple[float, int]:
-    """Seconds of clipping and an update, and the bytes of the optimizer's state."""
-    optimizer = make_optimizer(model, options)
-    times = []
-    for _ in range(2):  # the first one makes the state
-        began = time.monotonic()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
-        optimizer.step()
-        times.append(time.monotonic() - began)
-    state = sum(
-        value.numel() * value.element_size()
-        for values in optimizer.state.values()
-        for value in values.values()
-    )
-    return times[-1], state
+def _update(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Clipping and an update."""
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
+    optimizer.step()
 
 
 def _resident_bytes() -> int:

@@ -37,6 +37,17 @@ ROOFLINE_SECONDS = 0.1
 Work = Callable[[], object]
 
 
+@dataclass(frozen=True)
+class Measured:
+    """A kind of work: its name, the unit of its rate, units and operations a call, the sides."""
+
+    name: str
+    unit: str
+    amount: float
+    flops: float
+    sides: dict[str, Work]
+
+
 @dataclass
 class Line:
     """One kind of work at one size.
@@ -113,7 +124,7 @@ class BenchResult:
 
 
 def bench(config: BenchConfig) -> BenchResult:
-    """Measures; about a minute and a half with the defaults on two cores, most of it the peer's.
+    """Measures, `config.seconds` for each side of each line at least.
 
     Raises:
         UserError: a size that is none, or numbers that make no measurement.
@@ -136,30 +147,33 @@ def bench(config: BenchConfig) -> BenchResult:
 def _bench(config: BenchConfig, device: torch.device) -> BenchResult:
     precision = dtype_name(config.precision, device)
     sizes = {name: model_config(name, steps.VOCABULARY) for name in config.size}
-    say("measuring matrix products and memory", config.quiet)
-    types = dict.fromkeys([precision, "float32", "bfloat16"])
-    roofline = measure_roofline(list(types), device=device, seconds=ROOFLINE_SECONDS)
-    peaks = {name: roofline.peak(name) for name in types}
+    types = list(dict.fromkeys([precision, "float32", "bfloat16"]))
     compared = config.peer and peer.installed()
-    lines = []
+    say("measuring matrix products and memory", config.quiet)
+    # Before and after, for one of them may meet a busy moment.
+    limits = [measure_roofline(types, device=device, seconds=ROOFLINE_SECONDS)]
+    timed: list[tuple[str, Measured, dict[str, list[float]]]] = []
     with Progress("bench", 4 * len(sizes), "lines", config.quiet) as progress:
         for name, size in sizes.items():
             for measure in (_pretraining, _finetuning, _answers, _latency):
-                work, unit, amount, flops, sides = measure(config, size, device, compared)
-                times = in_turns(sides, config.rounds, config.seconds, device)
-                lines.append(_line(work, name, unit, amount, flops, times, peaks[precision]))
+                work = measure(config, size, device, compared)
+                times = in_turns(work.sides, config.rounds, config.seconds, device)
+                work.sides.clear()  # their memory
+                timed.append((name, work, times))
                 progress.advance()
+    limits.append(measure_roofline(types, device=device, seconds=ROOFLINE_SECONDS))
+    peaks = {name: max(limit.peak(name) for limit in limits) for name in types}
     return BenchResult(
-        processor=roofline.processor,
-        threads=roofline.threads,
+        processor=limits[0].processor,
+        threads=limits[0].threads,
         torch=torch.__version__,
         precision=precision,
         sequence_length=config.sequence_length,
         batch_size=config.batch_size,
         peer=_peer_name() if compared else None,
         peaks=peaks,
-        copy_bytes=roofline.copy_bytes,
-        lines=lines,
+        copy_bytes=max(limit.copy_bytes for limit in limits),
+        lines=[_line(name, work, times, peaks[precision]) for name, work, times in timed],
     )
 
 
@@ -187,10 +201,6 @@ def in_turns(
     return found
 
 
-Measured = tuple[str, str, float, float, dict[str, Work]]
-"""The work's name, its unit, units and operations a call, and the sides."""
-
-
 def _pretraining(
     config: BenchConfig, size: ModelConfig, device: torch.device, compared: bool
 ) -> Measured:
@@ -199,7 +209,7 @@ def _pretraining(
     if compared:
         sides[PEER] = peer.pretraining_step(size, tokens, _setting(config, device), device)
     flops = steps.pretraining_flops(size, tokens)
-    return "pre-training step", "tokens/s", tokens.count, flops, sides
+    return Measured("pre-training step", "tokens/s", tokens.count, flops, sides)
 
 
 def _finetuning(
@@ -210,7 +220,7 @@ def _finetuning(
     if compared:
         sides[PEER] = peer.finetuning_step(size, tokens, _setting(config, device), device)
     flops = steps.finetuning_flops(size, tokens)
-    return "fine-tuning step", "tokens/s", tokens.count, flops, sides
+    return Measured("fine-tuning step", "tokens/s", tokens.count, flops, sides)
 
 
 def _answers(
@@ -218,7 +228,8 @@ def _answers(
 ) -> Measured:
     tokens = _tokens(ANSWERED, config.sequence_length, size, varied=True)
     sides = _answering(config, size, tokens, device, compared)
-    return "answers", "texts/s", ANSWERED, steps.answering_flops(size, tokens), sides
+    flops = steps.answering_flops(size, tokens)
+    return Measured("answers", "texts/s", ANSWERED, flops, sides)
 
 
 def _latency(
@@ -227,7 +238,8 @@ def _latency(
     length = min(SHORT_TEXT, config.sequence_length)
     tokens = _tokens(1, length, size)
     sides = _answering(config, size, tokens, device, compared)
-    return f"one text of {length} tokens", "ms", 1, steps.answering_flops(size, tokens), sides
+    flops = steps.answering_flops(size, tokens)
+    return Measured(f"one text of {length} tokens", "ms", 1, flops, sides)
 
 
 def _answering(
@@ -253,21 +265,14 @@ def _setting(config: BenchConfig, device: torch.device) -> str:
     return "bf16 sdpa" if bf16 else "float32 sdpa"
 
 
-def _line(
-    work: str,
-    size: str,
-    unit: str,
-    amount: float,
-    flops: float,
-    times: dict[str, list[float]],
-    peak: float,
-) -> Line:
+def _line(size: str, work: Measured, times: dict[str, list[float]], peak: float) -> Line:
     took = statistics.median(times[OURS])
-    line = Line(work, size, unit, amount / took, took, flops / took / peak)
+    share = work.flops / took / peak
+    line = Line(work.name, size, work.unit, work.amount / took, took, share)
     if PEER in times:
         other = statistics.median(times[PEER])
         ratios = [b / a for a, b in zip(times[OURS], times[PEER], strict=True)]
-        line.peer_rate, line.peer_share = amount / other, flops / other / peak
+        line.peer_rate, line.peer_share = work.amount / other, work.flops / other / peak
         line.ratio, line.ratio_range = statistics.median(ratios), (min(ratios), max(ratios))
     return line
 
