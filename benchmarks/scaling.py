@@ -5,7 +5,7 @@
 Steps of pre-training (the one that `pretrain` runs) over the model's width (64 to 512, 2 layers),
 depth (1 to 8 layers of 128), the sequence length (64 to 512 at 2,048 tokens a step, mini), the
 batch (4 to 32 sequences of 128, mini), and `prepare` and the plan of an epoch over the corpus
-(made-up words, 0.25 to 4 MB). Sizes take turns, so that a busy moment slows all alike, and the
+(made-up words, 0.5 to 8 MB). Sizes take turns, so that a busy moment slows all alike, and the
 least time of each counts. Printed are a table, the exponent k of seconds ~ size^k of each line
 beside that of its arithmetic, and one line of JSON; `--plot` writes all lines on two logarithmic
 axes.
@@ -167,7 +167,7 @@ def corpus_costs(megabytes: Sequence[float]) -> list[Cost]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=2, help="turns of each size")
-    parser.add_argument("--megabytes", type=float, nargs="+", default=[0.25, 0.5, 1, 2, 4])
+    parser.add_argument("--megabytes", type=float, nargs="+", default=[0.5, 1, 2, 4, 8])
     parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
     parser.add_argument("--plot", type=Path, help="an SVG file to write")
     options = parser.parse_args()

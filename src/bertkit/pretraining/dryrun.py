@@ -40,8 +40,12 @@ from bertkit.training.objective import Objective
 from bertkit.training.optimizer import make_optimizer
 from bertkit.training.precision import compute_dtype
 
-PASS_SECONDS = 1.0
+PASS_SECONDS = 3.0
 """Sequences are added to the measured pass until it takes this long."""
+
+HOLES = 0.25
+"""Of the activations beyond the largest pass: so much more, for the pieces of memory that backward
+needs in between and those that fit nowhere."""
 
 FEWEST_STEPS, MOST_STEPS, STEPS_SECONDS = 3, 8, 4.0
 """Then so many steps are made, fewer where they take longer than that together: the allocator
@@ -194,7 +198,9 @@ def dry_run(
             "logits": 4 * min(CHUNK_ROWS, round(tokens * predicted)) * sizes.vocab_size,
         }
 
+    full = size * config.sequence_length
     process = max(0, resident - sum(kept(longest.tokens).values()))
+    process += round(HOLES * activations * max(0, full - longest.tokens))
     disk = {"result": weights}
     if config.checkpoint_steps:
         disk["restart points"] = (config.keep_checkpoints + 1 + config.keep_best) * point
@@ -202,7 +208,7 @@ def dry_run(
         parameters=sum(p.numel() for p in model.parameters()),
         steps=steps,
         phases=needs,
-        memory={"process": process, **kept(size * config.sequence_length)},
+        memory={"process": process, **kept(full)},
         memory_here=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         disk=disk,
         seconds=sum(need.steps * need.seconds_per_step for need in needs)
