@@ -47,5 +47,5 @@ def test_the_memory_that_is_predicted_is_within_15_percent_of_the_runs_peak(tmp_
 
     parts = json.loads(run("--dry-run", "--json")[0])["memory"]
     _, peak = run()
-    assert parts["activations"] > parts["process"] / 2, "the run is too small to tell"
+    assert parts["activations"] > peak / 4, "the run is too small to tell"
     assert sum(parts.values()) == pytest.approx(peak, rel=0.15)

@@ -66,7 +66,7 @@ def test_without_the_peer_bertkit_is_measured_alone(monkeypatch: pytest.MonkeyPa
     assert all(line.peer_rate is None and line.ratio is None for line in result.lines)
     assert "transformers" not in str(result)
     monkeypatch.setattr(peer, "installed", lambda: pytest.fail("nobody asked for it"))
-    assert bench(replace(SMALL, peer=False)).peer is None
+    assert bench(replace(SMALL, peer=False, device="auto")).peer is None
 
 
 def test_sides_take_turns_after_one_go_each() -> None:

@@ -245,7 +245,8 @@ def _probe(
         if took >= PASS_SECONDS or count >= most or rows < count:
             break
         count = min(2 * count, most)
-    passes, updates = [], []
+    passes: list[float] = []
+    updates: list[float] = []
     while len(passes) < MOST_STEPS:
         began = time.monotonic()
         _pass(model, objective, batch)

@@ -130,9 +130,8 @@ def bench(config: BenchConfig) -> BenchResult:
         UserError: a size that is none, or numbers that make no measurement.
     """
     _check(config)
-    device = torch.device(config.device)
-    if config.device == "auto":
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    there = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(there if config.device == "auto" else config.device)
     threads = torch.get_num_threads()
     if config.threads is not None:
         torch.set_num_threads(config.threads)
