@@ -6,10 +6,11 @@
 A step is forward, backward, clipping and AdamW, with dropout 0.1 everywhere, 15 % of the tokens
 masked, next sentence, and a vocabulary of 30,522, on the same random tokens. transformers is
 `BertForPreTraining` in each combination of float32 or bf16 autocast, eager or sdpa attention,
-compiled or not, with the same tuned C allocator as bertkit ("shipped" is without). A short scan
-finds its best setting; then bertkit and the best take turns (A B A B ...) in processes of their
-own, a few steps at a time, so that a busy machine slows both. Printed are one table (medians) and
-one line of JSON.
+compiled or not, with the same tuned C allocator as bertkit ("shipped" is without). The steps are
+those of `bertkit bench` (bertkit/speed/). A short scan finds transformers' best setting; then
+bertkit and the best take turns (A B A B ...) in processes of their own, a few steps at a time, so
+that a busy machine slows both. Printed are one table (medians; GFLOP/s is the arithmetic that the
+step needs, to be compared with benchmarks/roofline.py) and one line of JSON.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ import itertools
 import json
 import statistics
 import sys
-from collections.abc import Callable
-from typing import Any
 
+import torch
 from turns import Side, Timing, processor, serve
 
-VOCABULARY = 30522
+from bertkit.model.config import model_config
+from bertkit.speed import peer
+from bertkit.speed.steps import VOCABULARY, pretraining_flops, pretraining_step, random_tokens
+from bertkit.training.allocator import keep_memory
+from bertkit.training.precision import compute_dtype
+
 LENGTH = 128
-MASKED = round(0.15 * LENGTH)
 OURS = "bertkit"
 SHIPPED = "float32 eager shipped"
 
@@ -42,121 +46,18 @@ def peer_settings(bf16: bool, compiled: bool) -> list[str]:
     ]
 
 
-def random_batch(sequences: int) -> dict[str, Any]:
-    """Token ids, masked positions and labels, the same for both sides."""
-    import numpy as np
-
-    generator = np.random.default_rng(0)
-    ids = generator.integers(1000, VOCABULARY, (sequences, LENGTH))
-    places = generator.random((sequences, LENGTH - 2)).argsort(axis=1)[:, :MASKED] + 1
-    places.sort(axis=1)
-    segments = np.repeat([[0] * (LENGTH // 2) + [1] * (LENGTH // 2)], sequences, axis=0)
-    return {
-        "ids": ids,
-        "places": places,
-        "segments": segments,
-        "next_sentence": generator.integers(0, 2, sequences),
-    }
-
-
-def our_step(size: str, sequences: int, precision: str) -> Callable[[], float]:
-    """A step of bertkit's own training loop, and its loss."""
-    import numpy as np
-    import torch
-
-    from bertkit.model.batch import FlatBatch
-    from bertkit.model.bert import PretrainingModel
-    from bertkit.model.config import model_config
-    from bertkit.model.encoder import set_compute_dtype
-    from bertkit.pretraining.objectives import MaskedLMAndNextSentence
-    from bertkit.training.batch import Batch
-    from bertkit.training.config import TrainOptions
-    from bertkit.training.optimizer import make_optimizer
-    from bertkit.training.precision import compute_dtype
-    from bertkit.training.update import Updater
-
-    made = random_batch(sequences)
-    rows = np.arange(sequences)[:, None]
-    targets = {
-        "masked": torch.from_numpy((made["places"] + rows * LENGTH).ravel()),
-        "masked_ids": torch.from_numpy(made["ids"][rows, made["places"]].ravel()),
-        "next_sentence": torch.from_numpy(made["next_sentence"]),
-    }
-    lengths = np.full(sequences, LENGTH)
-    flat = FlatBatch.from_arrays(made["ids"].ravel(), made["segments"].ravel(), lengths)
-    batch = Batch(flat, targets)
-    model = PretrainingModel(model_config(size, VOCABULARY)).train()
-    set_compute_dtype(model, compute_dtype(precision))
-    options = TrainOptions(steps=1_000_000, learning_rate=1e-4)
-    optimizer = make_optimizer(model, options)
-    update = Updater(model, MaskedLMAndNextSentence(), optimizer)
-    steps = itertools.count()
-    return lambda: update(next(steps), [(0, batch)], options)["loss"][0]
-
-
-def peer_step(size: str, sequences: int, setting: str) -> Callable[[], float]:
-    """The same step with transformers, and its loss."""
-    import numpy as np
-    import torch
-    from transformers import BertConfig, BertForPreTraining
-
-    from bertkit.model.config import model_config
-
-    sizes = model_config(size, VOCABULARY)
-    made = random_batch(sequences)
-    labels = np.full((sequences, LENGTH), -100)
-    rows = np.arange(sequences)[:, None]
-    labels[rows, made["places"]] = made["ids"][rows, made["places"]]
-    inputs = {
-        "input_ids": torch.from_numpy(made["ids"]),
-        "token_type_ids": torch.from_numpy(made["segments"]),
-        "attention_mask": torch.ones(sequences, LENGTH, dtype=torch.int64),
-        "labels": torch.from_numpy(labels),
-        "next_sentence_label": torch.from_numpy(made["next_sentence"]),
-    }
-    config = BertConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=sizes.hidden_size,
-        num_hidden_layers=sizes.layers,
-        num_attention_heads=sizes.heads,
-        intermediate_size=sizes.intermediate_size,
-        attn_implementation="sdpa" if "sdpa" in setting else "eager",
-    )
-    model = BertForPreTraining(config).train()
-    groups = [
-        {"params": [p for p in model.parameters() if p.ndim >= 2], "weight_decay": 0.01},
-        {"params": [p for p in model.parameters() if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, lr=1e-4, eps=1e-6, fused=True)
-    forward = torch.compile(model) if "compile" in setting else model
-
-    def step() -> float:
-        with torch.autocast("cpu", torch.bfloat16, enabled="bf16" in setting):
-            loss = forward(**inputs).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return float(loss.detach())
-
-    return step
-
-
 def work(setting: str, size: str, sequences: int, precision: str, threads: int) -> None:
     """A worker process: makes a step, then answers each number on stdin with so many timings."""
-    import torch
-
-    from bertkit.training.allocator import keep_memory
-
     if threads:
         torch.set_num_threads(threads)
     if setting != SHIPPED:
         keep_memory()
     torch.manual_seed(0)
+    sizes, tokens = model_config(size, VOCABULARY), random_tokens(sequences, LENGTH)
     if setting == OURS:
-        step = our_step(size, sequences, precision)
+        step = pretraining_step(sizes, tokens, precision)
     else:
-        step = peer_step(size, sequences, setting)
+        step = peer.pretraining_step(sizes, tokens, setting)
     loss = step()
     serve(step, {"loss": loss, "threads": torch.get_num_threads()})
 
@@ -200,10 +101,7 @@ def main() -> None:
         work(options.work, options.size, options.sequences, options.precision, options.threads)
         return
 
-    import torch
     import transformers
-
-    from bertkit.training.precision import compute_dtype
 
     bf16 = compute_dtype(options.precision) == torch.bfloat16
     if options.peer:
@@ -223,6 +121,9 @@ def main() -> None:
         worker.close()
 
     tokens = options.sequences * LENGTH
+    flops = pretraining_flops(
+        model_config(options.size, VOCABULARY), random_tokens(options.sequences, LENGTH)
+    )
     wall = {name: statistics.median(pair[0] for pair in pairs) for name, pairs in times.items()}
     busy = {name: statistics.median(pair[1] for pair in pairs) for name, pairs in times.items()}
     print(
@@ -230,12 +131,15 @@ def main() -> None:
         f"{processor()}, {threads} threads, torch {torch.__version__}, "
         f"transformers {transformers.__version__}"
     )
-    print(f"{'':42}{'tokens/s':>10}{'s/step':>9}{'processor s':>13}")
+    print(f"{'':42}{'tokens/s':>10}{'s/step':>9}{'processor s':>13}{'GFLOP/s':>9}")
     for setting, seconds in scanned.items():
         print(f"transformers {setting:<29}{tokens / seconds:>10,.0f}{seconds:>9.2f}   (scan)")
     ours = "bf16" if bf16 else "float32"
     for name, label in ((best, f"transformers {best}"), (OURS, f"bertkit {ours}")):
-        print(f"{label:<42}{tokens / wall[name]:>10,.0f}{wall[name]:>9.2f}{busy[name]:>13.2f}")
+        print(
+            f"{label:<42}{tokens / wall[name]:>10,.0f}{wall[name]:>9.2f}{busy[name]:>13.2f}"
+            f"{flops / wall[name] / 1e9:>9,.0f}"
+        )
     ratio, busy_ratio = wall[best] / wall[OURS], busy[best] / busy[OURS]
     print(f"bertkit is {ratio:.2f} times as fast ({busy_ratio:.2f} by processor time)")
     print(
@@ -254,6 +158,7 @@ def main() -> None:
                 "transformers_tokens_per_second": round(tokens / wall[best], 1),
                 "transformers_setting": best,
                 "transformers_scan": {k: round(tokens / v, 1) for k, v in scanned.items()},
+                "step_flops": flops,
                 "ratio": round(ratio, 3),
                 "ratio_processor_time": round(busy_ratio, 3),
             }

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from bertkit.journey.quickstart import quickstart as quickstart
     from bertkit.pretraining.config import PretrainConfig as PretrainConfig
     from bertkit.pretraining.run import pretrain as pretrain
+    from bertkit.speed.bench import bench as bench
+    from bertkit.speed.config import BenchConfig as BenchConfig
     from bertkit.tasks.config import EvaluateConfig as EvaluateConfig
     from bertkit.tasks.config import FinetuneConfig as FinetuneConfig
     from bertkit.tasks.config import SearchConfig as SearchConfig
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "BenchConfig": "bertkit.speed.config:BenchConfig",
     "ConvertConfig": "bertkit.journey.config:ConvertConfig",
     "EmbedConfig": "bertkit.inference.config:EmbedConfig",
     "EvaluateConfig": "bertkit.tasks.config:EvaluateConfig",
@@ -64,6 +67,7 @@ _EXPORTS = {
     "SearchConfig": "bertkit.tasks.config:SearchConfig",
     "Tokenizer": "bertkit.text.tokenizer:Tokenizer",
     "VocabConfig": "bertkit.text.config:VocabConfig",
+    "bench": "bertkit.speed.bench:bench",
     "convert": "bertkit.journey.convert:convert",
     "embed": "bertkit.inference.embed:embed",
     "evaluate": "bertkit.tasks.evaluate:evaluate",

@@ -132,6 +132,12 @@ COMMANDS = {
             "bertkit inspect my-bert",
             "bertkit inspect base",
         ),
+        (
+            "bench",
+            "Measure how fast this machine trains and answers, beside what it could do at most",
+            "bertkit bench",
+            "bertkit bench --size base --batch-size 8 --no-peer",
+        ),
     )
 }
 

@@ -51,6 +51,7 @@ def test_training_learns_and_logs(tmp_path: Path) -> None:
     assert trained[-1]["label_loss"] < 0.5 * trained[0]["label_loss"]
     assert trained[-1]["accuracy"] > 0.9
     assert {"learning_rate", "gradient_norm", "tokens_per_second", "tokens"} <= trained[0].keys()
+    assert all(0 <= record["waiting"] < 1 for record in trained)
     assert result.dev == {"accuracy": 0.5}
     assert records[-1]["kind"] == "dev"
 

@@ -2,8 +2,9 @@
 
 FLOPs    2 a weight and token forward, twice that backward; attention's two products are
          4 · hidden · length² a sequence and layer; the vocabulary counts at predicted tokens only
-memory   weights, gradients and the optimizer by their sizes; activations as counted in one
-         pass of a few sequences, for a micro-batch of full ones; the logits of one chunk
+memory   this process after passes and updates like those of the run, as large as time allows; what
+         a micro-batch of full sequences keeps beyond theirs comes on top, by the activations of a
+         token and the logits of one chunk
 time     of those passes and of one update, for all the steps and evaluations
 """
 
@@ -14,14 +15,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
-from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bertkit.model.config import ModelConfig
 from bertkit.model.encoder import set_activation_checkpointing, set_compiled, set_compute_dtype
+from bertkit.model.flops import training_flops
 from bertkit.model.heads import chunk_rows
 from bertkit.pretraining.batches import PretrainingSource, to_batch
 from bertkit.pretraining.config import PretrainConfig
@@ -38,10 +41,16 @@ from bertkit.training.objective import Objective
 from bertkit.training.optimizer import make_optimizer
 from bertkit.training.precision import compute_dtype
 
-PASS_SECONDS = 1.0
+PASS_SECONDS = 3.0
 """Sequences are added to the measured pass until it takes this long."""
 
-PASSES = 3
+HOLES = 0.25
+"""Of the activations beyond the largest pass: so much more, for the pieces of memory that backward
+needs in between and those that fit nowhere."""
+
+FEWEST_STEPS, MOST_STEPS, STEPS_SECONDS = 3, 8, 4.0
+"""Then so many steps are made, fewer where they take longer than that together: the allocator
+needs some until its pieces fit."""
 
 
 @dataclass
@@ -60,7 +69,8 @@ class DryRun:
     """What a run would take.
 
     Attributes:
-        memory: bytes by part, at the longest sequences.
+        memory: bytes by part, at the longest sequences; "process" is the rest: Python, libraries,
+            the epoch's plan, buffers, and what the allocator cannot use.
         memory_here: bytes of the memory here, the machine's or the GPU's.
         disk: bytes by part, of the restart points that stay, the one being written, the result.
         seconds: of all steps and evaluations.
@@ -124,25 +134,21 @@ def dry_run(
     model.to(device)
     dtype = compute_dtype(options.precision, device)
     set_compute_dtype(model, dtype)
-    set_activation_checkpointing(model, False)
+    set_activation_checkpointing(model, options.activation_checkpointing)
     set_compiled(model, compiles(options.compile, options.steps, device))
     model.train()
-    probes = []
-    for source in sources:
-        size = min(config.micro_batch_size, config.batch_size)
-        probes.append(_probe(model, objective, source, size))
-    activations = probes[-1].activations_per_token * (
-        min(config.micro_batch_size, config.batch_size) * config.sequence_length
-    )
-    recompute = 1.0
+    size = min(config.micro_batch_size, config.batch_size)
+    optimizer = make_optimizer(model, options)
+    activations = _activations_per_token(model, objective, sources[-1])
+    longest = _probe(model, objective, optimizer, sources[-1], size)
+    resident = _resident_bytes(device)
+    probes = [_probe(model, objective, optimizer, source, size) for source in sources[:-1]]
+    probes.append(longest)
     if options.activation_checkpointing:
-        set_activation_checkpointing(model, True)
-        again = _probe(model, objective, sources[-1], config.micro_batch_size)
         # While a block is computed again, its activations are there besides.
-        ratio = again.activations_per_token / probes[-1].activations_per_token
-        activations *= ratio + (1 - ratio) / sizes.layers
-        recompute = again.seconds_per_token / probes[-1].seconds_per_token
-    update_seconds, state_bytes = _update(model, options)
+        set_activation_checkpointing(model, False)
+        plain = _activations_per_token(model, objective, sources[-1])
+        activations += (plain - activations) / sizes.layers
     needs = []
     predicted = 1.0 if config.objective == "ltr" else config.mask_rate
     for source, probe in zip(sources, probes, strict=True):
@@ -151,19 +157,21 @@ def dry_run(
         tokens = float(sequences * lengths.mean())
         if config.batch_tokens is not None:
             tokens = float(config.batch_tokens)
-        flops = flops_per_token(sizes, lengths, predicted)
+        flops = training_flops(sizes, lengths, predicted)
         needs.append(
             PhaseNeeds(
                 source.options.sequence_length,
                 0,
                 tokens,
                 flops * tokens * (4 / 3 if options.activation_checkpointing else 1),
-                probe.seconds_per_token * recompute * tokens + update_seconds,
+                probe.seconds_per_token * tokens + probe.update_seconds,
             )
         )
-    # An evaluation has no backward pass, which takes two thirds.
+    # An evaluation has no backward pass, which takes two thirds, or three quarters where it
+    # computes the blocks again.
     held_out_tokens = sum(batch.inputs.tokens for batch in held_out)
-    evaluation = held_out_tokens * probes[-1].seconds_per_token / 3
+    forward = 1 / 4 if options.activation_checkpointing else 1 / 3
+    evaluation = held_out_tokens * longest.seconds_per_token * forward
     steps = config.steps
     if config.max_minutes is not None:
         costs = Costs(tuple(need.seconds_per_step for need in needs), evaluation)
@@ -176,11 +184,27 @@ def dry_run(
         need.steps = count
     evaluations = steps // config.evaluate_steps if config.evaluate_steps else 1
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    moments = sum(
+        value.numel() * value.element_size()
+        for values in optimizer.state.values()
+        for value in values.values()
+    )
     point = point_bytes(model)
     copies = 0 if dtype == torch.float32 else weights * dtype.itemsize // 4
-    chunk = min(
-        chunk_rows(device), round(config.micro_batch_size * config.sequence_length * predicted)
-    )
+
+    def kept(tokens: float) -> dict[str, int]:
+        """Bytes by part where a micro-batch has so many tokens."""
+        return {
+            "weights": weights + copies,
+            "gradients": weights,
+            "optimizer": moments,
+            "activations": round(activations * tokens),
+            "logits": 4 * min(chunk_rows(device), round(tokens * predicted)) * sizes.vocab_size,
+        }
+
+    full = size * config.sequence_length
+    process = max(0, resident - sum(kept(longest.tokens).values()))
+    process += round(HOLES * activations * max(0, full - longest.tokens))
     disk = {"result": weights}
     if config.checkpoint_steps:
         disk["restart points"] = (config.keep_checkpoints + 1 + config.keep_best) * point
@@ -188,13 +212,7 @@ def dry_run(
         parameters=sum(p.numel() for p in model.parameters()),
         steps=steps,
         phases=needs,
-        memory={
-            "weights": weights + copies,
-            "gradients": weights,
-            "optimizer": state_bytes,
-            "activations": round(activations),
-            "logits": 4 * chunk * sizes.vocab_size,
-        },
+        memory={"process": process, **kept(full)},
         memory_here=_memory(device),
         disk=disk,
         seconds=sum(need.steps * need.seconds_per_step for need in needs)
@@ -202,28 +220,25 @@ def dry_run(
     )
 
 
-def flops_per_token(sizes: ModelConfig, lengths: Any, predicted: float) -> float:
-    """Floating-point operations of training, forward and backward, for a token.
-
-    Args:
-        lengths: [sequences] array of tokens, whose mean square is what attention takes.
-        predicted: share of the tokens that meet the vocabulary.
-    """
-    hidden, inner = sizes.hidden_size, sizes.intermediate_size
-    dense = sizes.layers * 2 * (4 * hidden**2 + 2 * hidden * inner)
-    attention = sizes.layers * 4 * hidden * float((lengths**2).mean() / lengths.mean())
-    output = predicted * 2 * (hidden**2 + hidden * sizes.vocab_size)
-    return 3 * (dense + attention + output)
-
-
 @dataclass
 class _Probed:
+    """The largest step of a phase: its tokens, and seconds for each and for the update."""
+
+    tokens: int
     seconds_per_token: float
-    activations_per_token: float
+    update_seconds: float
 
 
-def _probe(model: nn.Module, objective: Objective, source: PretrainingSource, most: int) -> _Probed:
-    """Passes over more and more sequences of a phase, `most` of them, until one takes long."""
+def _probe(
+    model: nn.Module,
+    objective: Objective,
+    optimizer: torch.optim.Optimizer,
+    source: PretrainingSource,
+    most: int,
+) -> _Probed:
+    """Passes over more and more sequences of a phase, `most` of them, until one takes long; then
+    steps of that size."""
+    _update(model, optimizer)  # the optimizer's state is there when large passes need memory
     count = 1
     device = next(model.parameters()).device
     if device.type != "cpu":  # its first pass compiles kernels and sets up libraries
@@ -232,32 +247,51 @@ def _probe(model: nn.Module, objective: Objective, source: PretrainingSource, mo
         rows = min(count, len(source.plan(0)))
         batch = to_batch(source.examples(0, rows)[0]).to(device)
         began = time.monotonic()
-        saved = _pass(model, objective, batch)
+        _pass(model, objective, batch)
         took = time.monotonic() - began
         if took >= PASS_SECONDS or count >= most or rows < count:
             break
         count = min(2 * count, most)
-    times = []
-    for _ in range(PASSES):
+    passes: list[float] = []
+    updates: list[float] = []
+    while len(passes) < MOST_STEPS:
         began = time.monotonic()
         _pass(model, objective, batch)
-        times.append(time.monotonic() - began)
-    return _Probed(median(times) / batch.inputs.tokens, saved / batch.inputs.tokens)
+        passed = time.monotonic()
+        _update(model, optimizer)
+        passes.append(passed - began)
+        updates.append(time.monotonic() - passed)
+        if len(passes) >= FEWEST_STEPS and sum(passes) >= STEPS_SECONDS:
+            break
+    tokens = batch.inputs.tokens
+    return _Probed(tokens, median(passes) / tokens, median(updates))
+
+
+def _activations_per_token(
+    model: nn.Module, objective: Objective, source: PretrainingSource
+) -> float:
+    """Bytes that a token of a full sequence leaves for the backward pass: what two sequences leave
+    more than one, for weights and their copies are there once."""
+    longest = np.argsort(-source.plan(0)["length"].astype(np.int64), kind="stable")[:2]
+    device = next(model.parameters()).device
+    batches = [to_batch(source.build(0, longest[:count])).to(device) for count in (1, len(longest))]
+    kept = [_pass(model, objective, batch) for batch in batches]
+    tokens = [batch.inputs.tokens for batch in batches]
+    if tokens[0] == tokens[1]:  # a corpus of one example
+        return kept[0] / tokens[0]
+    return (kept[1] - kept[0]) / (tokens[1] - tokens[0])
 
 
 def _pass(model: nn.Module, objective: Objective, batch: Batch) -> int:
     """Forward and backward; returns the bytes that were kept in between."""
-    shapes = {frozenset(p.shape) for p in model.parameters()}
     seen: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
-        # What has the shape of a weight is the weight, its copy in bfloat16 or its gradient,
-        # unless there happen to be as many tokens.
-        if frozenset(tensor.shape) not in shapes or batch.inputs.tokens in tensor.shape:
-            storage = tensor.untyped_storage()
-            seen[storage.data_ptr()] = storage.nbytes()
+        storage = tensor.untyped_storage()
+        seen[storage.data_ptr()] = storage.nbytes()
         return tensor
 
+    model.zero_grad(set_to_none=True)  # as a step leaves them
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         sums = objective(model, batch)
         counts = objective.counts(batch)
@@ -267,22 +301,11 @@ def _pass(model: nn.Module, objective: Objective, batch: Batch) -> int:
     return sum(seen.values())
 
 
-def _update(model: nn.Module, options: TrainOptions) -> tuple[float, int]:
-    """Seconds of clipping and an update, and the bytes of the optimizer's state."""
-    optimizer = make_optimizer(model, options)
-    times = []
-    for _ in range(2):  # the first one makes the state
-        began = time.monotonic()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
-        optimizer.step()
-        _wait(next(model.parameters()).device)
-        times.append(time.monotonic() - began)
-    state = sum(
-        value.numel() * value.element_size()
-        for values in optimizer.state.values()
-        for value in values.values()
-    )
-    return times[-1], state
+def _update(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Clipping and an update."""
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
+    optimizer.step()
+    _wait(next(model.parameters()).device)
 
 
 def _wait(device: torch.device) -> None:
@@ -296,6 +319,17 @@ def _memory(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _resident_bytes(device: torch.device) -> int:
+    """What this process has in the memory that `_memory` tells the size of; 0 where the system
+    does not say (Linux does)."""
+    if device.type == "cuda":
+        return torch.cuda.memory_reserved(device)
+    listing = Path("/proc/self/statm")
+    if not listing.exists():
+        return 0
+    return int(listing.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _bytes(count: float) -> str:

@@ -20,6 +20,7 @@ _COLUMNS = (
     ("gradient_norm", "gradient", "{:.2f}"),
     ("padding", "padding", "{:.1%}"),
     ("tokens_per_second", "tokens/s", "{:,.0f}"),
+    ("waiting", "waiting", "{:.1%}"),
 )
 
 

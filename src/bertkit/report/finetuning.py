@@ -46,7 +46,10 @@ NAMES = {
 """Keys of metrics -> what they are called; others lose their underscores."""
 NO_SHARES = frozenset({"matthews", "pearson", "spearman", "rmse", "loss", "learning_rate"})
 _NOT_METRICS = frozenset(
-    {"kind", "step", "seconds", "tokens", "learning_rate", "gradient_norm", "tokens_per_second"}
+    {
+        *("kind", "step", "seconds", "tokens", "learning_rate", "gradient_norm"),
+        *("tokens_per_second", "waiting"),
+    }
 )
 
 

@@ -62,6 +62,7 @@ MACHINERY = (
     Metric("learning_rate", "Learning rate", from_zero=True),
     Metric("gradient_norm", "Norm of the gradient before clipping", from_zero=True),
     Metric("tokens_per_second", "Tokens a second", from_zero=True),
+    Metric("waiting", "Time in which the next batches were not ready", True, from_zero=True),
     Metric("padding", "Padding among the places that attention computes", True, from_zero=True),
 )
 

@@ -207,7 +207,8 @@ def train(
             if pace is not None:
                 pace.saved()  # what came before belongs to no step
             while done < options.steps:
-                step, batches = next(stream)
+                with meter.waiting():
+                    step, batches = next(stream)
                 try:
                     values = update(step, batches, options)
                 except NotFiniteError as error:

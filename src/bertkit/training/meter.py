@@ -16,6 +16,7 @@ class Meter:
         self._started = time.monotonic() - seconds_before
         self._window_started = time.monotonic()
         self._window_tokens = 0
+        self._window_waited = 0.0
         self._tokens = tokens_before
         self._latest: dict[str, float] = {}
 
@@ -40,8 +41,18 @@ class Meter:
             self._started += away
             self._window_started += away
 
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A context in which the training waits for its next micro-batches."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._window_waited += time.monotonic() - began
+
     def window(self) -> dict[str, float]:
-        """The means since the last call; seconds and tokens are those of the whole run."""
+        """The means since the last call; seconds and tokens are those of the whole run, "waiting"
+        is the share of the time in which the next micro-batches were not ready."""
         elapsed = time.monotonic() - self._window_started
         values = {
             name: total / count for name, (total, count) in sorted(self._sums.items()) if count
@@ -51,11 +62,13 @@ class Meter:
             "seconds": round(self.seconds(), 2),
             "tokens": self._tokens,
             "tokens_per_second": round(self._window_tokens / elapsed, 1) if elapsed else 0.0,
+            "waiting": round(self._window_waited / elapsed, 4) if elapsed else 0.0,
             **{name: float(f"{value:.6g}") for name, value in values.items()},
         }
         self._rate = values["tokens_per_second"]
         self._sums.clear()
         self._window_tokens = 0
+        self._window_waited = 0.0
         self._window_started = time.monotonic()
         return values
 

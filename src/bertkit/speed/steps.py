@@ -1,0 +1,180 @@
+"""The work that is timed: bertkit's own steps on made-up tokens, as its commands run them.
+
+A training step goes through the `Updater` that `pretrain` and `finetune` use: forward, backward,
+clipping, AdamW, dropout at every site, what the log takes. Answers go through the function that
+`predict` uses. The peer (`peer.py`) works on the same tokens.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from bertkit.model.batch import FlatBatch
+from bertkit.model.bert import ClassificationModel, PretrainingModel
+from bertkit.model.config import ModelConfig
+from bertkit.model.encoder import set_compute_dtype
+from bertkit.model.flops import forward_flops, training_flops
+from bertkit.pretraining.objectives import MaskedLMAndNextSentence
+from bertkit.tasks.answers import BATCH_TOKENS, outputs
+from bertkit.tasks.classification import CLASSIFICATION
+from bertkit.tasks.task import Features, FeatureSet
+from bertkit.training.batch import Batch
+from bertkit.training.config import Precision, TrainOptions
+from bertkit.training.objective import Objective
+from bertkit.training.optimizer import make_optimizer
+from bertkit.training.precision import compute_dtype
+from bertkit.training.processes import Processes
+from bertkit.training.update import Updater
+
+VOCABULARY = 30522
+FIRST_WORD = 1000
+"""Lower ids are those of special tokens and of characters."""
+
+MASK_RATE = 0.15
+SHORTEST = 16
+"""Tokens of the shortest sequence where lengths vary."""
+
+LABELS = ["no", "yes"]
+
+Step = Callable[[], float]
+"""Does the work once; training returns its loss."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Made-up sequences, the same for every side.
+
+    Attributes:
+        ids, segments: [sequences, length]; behind a sequence's end they mean nothing.
+        lengths: [sequences].
+        places: [sequences, masked] positions to predict, where nothing is padded.
+        labels: [sequences] 0 or 1.
+    """
+
+    ids: np.ndarray
+    segments: np.ndarray
+    lengths: np.ndarray
+    places: np.ndarray
+    labels: np.ndarray
+
+    @property
+    def count(self) -> int:
+        return int(self.lengths.sum())
+
+    @property
+    def real(self) -> np.ndarray:
+        """[sequences, length] whether there is a token."""
+        return np.arange(self.ids.shape[1]) < self.lengths[:, None]
+
+
+def random_tokens(
+    sequences: int, length: int, varied: bool = False, vocabulary: int = VOCABULARY
+) -> Tokens:
+    """Sequences of a length, or of lengths from 16 to it; 15 % of the positions are to predict."""
+    generator = np.random.default_rng(0)
+    ids = generator.integers(min(FIRST_WORD, vocabulary - 1), vocabulary, (sequences, length))
+    masked = max(1, round(MASK_RATE * length))
+    places = generator.random((sequences, length - 2)).argsort(axis=1)[:, :masked] + 1
+    places.sort(axis=1)
+    segments = np.repeat([[0] * (length // 2) + [1] * (length - length // 2)], sequences, axis=0)
+    labels = generator.integers(0, 2, sequences)
+    lengths = np.full(sequences, length)
+    if varied:
+        lengths = generator.integers(min(SHORTEST, length), length + 1, sequences)
+    return Tokens(ids, segments, lengths, places, labels)
+
+
+def pretraining_step(
+    sizes: ModelConfig, tokens: Tokens, precision: Precision, device: torch.device | str = "cpu"
+) -> Step:
+    """A step of `pretrain` (masked LM and next sentence, the whole batch at once)."""
+    rows = np.arange(len(tokens.ids))[:, None]
+    targets = {
+        "masked": torch.from_numpy((tokens.places + rows * tokens.ids.shape[1]).ravel()),
+        "masked_ids": torch.from_numpy(tokens.ids[rows, tokens.places].ravel()),
+        "next_sentence": torch.from_numpy(tokens.labels),
+    }
+    batch = Batch(flat(tokens), targets)
+    return _training_step(
+        PretrainingModel(sizes), MaskedLMAndNextSentence(), batch, precision, device
+    )
+
+
+def pretraining_flops(sizes: ModelConfig, tokens: Tokens) -> float:
+    """Operations that such a step needs."""
+    masked, length = tokens.places.shape[1], tokens.ids.shape[1]
+    share = training_flops(sizes, tokens.lengths, masked / length, (masked + 1) / length)
+    return tokens.count * share
+
+
+def finetuning_step(
+    sizes: ModelConfig, tokens: Tokens, precision: Precision, device: torch.device | str = "cpu"
+) -> Step:
+    """A step of `finetune` for the classification of texts."""
+    batch = CLASSIFICATION.collate(_features(tokens, learn=True))
+    model = ClassificationModel(sizes, LABELS)
+    return _training_step(model, CLASSIFICATION.objective, batch, precision, device)
+
+
+def finetuning_flops(sizes: ModelConfig, tokens: Tokens) -> float:
+    """Operations that such a step needs; only [CLS] is asked."""
+    carried = len(tokens.lengths) / tokens.count
+    return tokens.count * training_flops(sizes, tokens.lengths, carried=carried)
+
+
+def answering(
+    sizes: ModelConfig, tokens: Tokens, precision: Precision, device: torch.device | str = "cpu"
+) -> Callable[[], object]:
+    """`predict` behind its tokenizer: the labels of all sequences, cut into batches by budget."""
+    model = ClassificationModel(sizes, LABELS).to(device).eval()
+    set_compute_dtype(model, compute_dtype(precision, device))
+    made = FeatureSet(_features(tokens, learn=False), tokens.lengths.tolist())
+    return lambda: outputs(model, CLASSIFICATION, made, BATCH_TOKENS, quiet=True)
+
+
+def answering_flops(sizes: ModelConfig, tokens: Tokens) -> float:
+    """Operations that such answers need."""
+    carried = len(tokens.lengths) / tokens.count
+    return tokens.count * forward_flops(sizes, tokens.lengths, carried=carried)
+
+
+def flat(tokens: Tokens) -> FlatBatch:
+    """The sequences end to end."""
+    real = tokens.real
+    return FlatBatch.from_arrays(tokens.ids[real], tokens.segments[real], tokens.lengths)
+
+
+def first_of(tokens: Tokens, sequences: int) -> Tokens:
+    """The first few sequences."""
+    names = ("ids", "segments", "lengths", "places", "labels")
+    return replace(tokens, **{name: getattr(tokens, name)[:sequences] for name in names})
+
+
+def _training_step(
+    model: torch.nn.Module,
+    objective: Objective,
+    batch: Batch,
+    precision: Precision,
+    device: torch.device | str,
+) -> Step:
+    processes = Processes(0, 1, torch.device(device))
+    model.to(device).train()
+    set_compute_dtype(model, compute_dtype(precision, device))
+    options = TrainOptions(steps=1_000_000, learning_rate=1e-4)
+    update = Updater(model, objective, make_optimizer(model, options, processes), processes)
+    steps = itertools.count()
+    return lambda: update(next(steps), [(0, batch)], options)["loss"][0]
+
+
+def _features(tokens: Tokens, learn: bool) -> list[Features]:
+    found = []
+    for number, length in enumerate(tokens.lengths):
+        ids, segments = tokens.ids[number, :length], tokens.segments[number, :length]
+        targets = [int(tokens.labels[number])] if learn else []
+        found.append(Features(number, ids.tolist(), segments.tolist(), [0], [0], targets))
+    return found

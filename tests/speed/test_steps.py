@@ -1,0 +1,61 @@
+"""The timed work is real training and real answers, and its arithmetic is what torch counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from bertkit.model.config import model_config
+from bertkit.speed import peer, steps
+from bertkit.speed.steps import random_tokens
+
+SIZES = model_config("2x32x2", 300)
+
+
+def test_made_up_tokens_are_the_same_each_time_and_masked_as_the_paper_says() -> None:
+    tokens = random_tokens(8, 100, vocabulary=300)
+    assert np.array_equal(tokens.ids, random_tokens(8, 100, vocabulary=300).ids)
+    assert tokens.places.shape == (8, 15)
+    assert tokens.places.min() > 0 and tokens.places.max() < 99, "never [CLS] or the last [SEP]"
+    assert all(len(set(row)) == 15 for row in tokens.places.tolist())
+    varied = random_tokens(50, 100, varied=True, vocabulary=300)
+    assert 16 <= varied.lengths.min() < varied.lengths.max() <= 100
+    assert varied.count == varied.real.sum() == varied.lengths.sum() == steps.flat(varied).tokens
+
+
+@pytest.mark.parametrize("make", [steps.pretraining_step, steps.finetuning_step])
+def test_a_timed_step_trains(make: object) -> None:
+    torch.manual_seed(0)
+    step = make(SIZES, random_tokens(4, 24, vocabulary=300), "fp32")  # type: ignore[operator]
+    losses = [step() for _ in range(30)]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5])
+
+
+@pytest.mark.parametrize("kind", ["pretraining_step", "finetuning_step"])
+def test_both_sides_start_from_the_same_kind_of_loss(kind: str) -> None:
+    pytest.importorskip("transformers")
+    tokens = random_tokens(8, 24, vocabulary=300)
+    torch.manual_seed(0)
+    ours = getattr(steps, kind)(SIZES, tokens, "fp32")()
+    theirs = getattr(peer, kind)(SIZES, tokens, "float32 sdpa")()
+    assert ours == pytest.approx(theirs, rel=0.1)
+
+
+def test_answers_cover_every_text() -> None:
+    tokens = random_tokens(5, 40, varied=True, vocabulary=300)
+    rows = steps.answering(SIZES, tokens, "fp32")()
+    assert len(rows) == 5  # type: ignore[arg-type]
+    assert all(row.sum() == pytest.approx(1, abs=1e-5) for row in rows)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["pretraining", "finetuning"])
+def test_the_arithmetic_of_a_step_is_about_what_torch_counts(name: str) -> None:
+    tokens = random_tokens(4, 64, vocabulary=300)
+    step = getattr(steps, f"{name}_step")(SIZES, tokens, "fp32")
+    with FlopCounterMode(display=False) as counter:
+        step()
+    assert getattr(steps, f"{name}_flops")(SIZES, tokens) == pytest.approx(
+        counter.get_total_flops(), rel=0.05
+    )
