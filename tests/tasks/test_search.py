@@ -259,8 +259,11 @@ def test_a_worker_that_dies_is_told_and_the_search_can_go_on(config: SearchConfi
         process.kill()
         process.wait()
         pytest.skip("needs Linux to see the workers")
-    [worker] = [one for one in map(int, children.read_text().split()) if long in opened(one)]
-    os.kill(worker, signal.SIGKILL)
+    workers: list[int] = []
+    while not workers:  # the log is there a moment before it is held open
+        assert process.poll() is None
+        workers = [one for one in map(int, children.read_text().split()) if long in opened(one)]
+    os.kill(workers[0], signal.SIGKILL)
     _, told = process.communicate(timeout=300)
     assert process.returncode == 2, told
     assert "a worker process ended early (signal 9)" in told
