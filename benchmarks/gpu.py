@@ -39,6 +39,7 @@ from bertkit.model.batch import FlatBatch
 from bertkit.model.bert import PretrainingModel
 from bertkit.model.config import ModelConfig, model_config
 from bertkit.model.encoder import set_compiled, set_compute_dtype
+from bertkit.model.flops import training_flops
 from bertkit.pretraining.objectives import MaskedLMAndNextSentence
 from bertkit.training.batch import Batch
 from bertkit.training.compilation import compiles
@@ -290,15 +291,12 @@ def timed(plan: Plan, step: Step) -> tuple[list[float], list[float]]:
 
 def needed_flops(sizes: ModelConfig, made: dict[str, np.ndarray]) -> float:
     """Of a step's products: 2 a weight and token forward, twice that backward."""
-    hidden, inner, lengths = sizes.hidden_size, sizes.intermediate_size, made["lengths"]
-    tokens, sequences, masked = lengths.sum(), len(lengths), len(made["masked"])
-    dense = (sizes.layers - 1) * tokens + masked + sequences  # the last layer carries on a few
-    forward = 2 * sizes.layers * 3 * hidden**2 * tokens
-    forward += 2 * dense * (hidden**2 + 2 * hidden * inner)
-    forward += 4 * sizes.layers * hidden * (lengths**2).sum()  # attention's two products
-    forward += 2 * masked * (hidden**2 + hidden * sizes.vocab_size)
-    forward += 2 * sequences * (hidden**2 + 2 * hidden)  # pooler and next sentence
-    return 3 * float(forward)
+    lengths, masked = made["lengths"], len(made["masked"])
+    tokens, sequences = int(lengths.sum()), len(lengths)
+    carried = (masked + sequences) / tokens  # what the last layer carries on
+    pooled = 2 * sequences * sizes.hidden_size * (sizes.hidden_size + 2)  # and next sentence
+    each = training_flops(sizes, lengths, masked / tokens, carried)
+    return float(round(tokens * each + 3 * pooled))
 
 
 def measure_side(plan: Plan, report: Report, size: str, shape: Input, side: str) -> None:

@@ -28,18 +28,16 @@ from bertkit.model.layers import (
 CHUNK_ROWS, GPU_CHUNK_ROWS = 512, 2048
 """Masked positions whose logits exist at the same time; a GPU is full with more of them."""
 
-
 GPU_ROW_MULTIPLE = 8
 """A GPU's matrix units want rows of 16 bytes or more; logits lie as [vocabulary, rows]."""
+
+IGNORED = -100
+"""A target that counts for nothing."""
 
 
 def chunk_rows(device: torch.device) -> int:
     """How many masked positions' logits exist at the same time on a device."""
     return CHUNK_ROWS if device.type == "cpu" else GPU_CHUNK_ROWS
-
-
-IGNORED = -100
-"""A target that counts for nothing."""
 
 
 class LossSum(NamedTuple):

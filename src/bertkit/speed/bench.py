@@ -24,6 +24,7 @@ from bertkit.speed import peer, steps
 from bertkit.speed.config import BenchConfig
 from bertkit.speed.roofline import dtype_name, measure_roofline, synchronize
 from bertkit.training.allocator import keep_memory, release_memory
+from bertkit.training.device import choose_device
 
 OURS, PEER = "bertkit", "transformers"
 SHORT_TEXT = 32
@@ -130,8 +131,7 @@ def bench(config: BenchConfig) -> BenchResult:
         UserError: a size that is none, or numbers that make no measurement.
     """
     _check(config)
-    there = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(there if config.device == "auto" else config.device)
+    device = choose_device(config.device)
     threads = torch.get_num_threads()
     if config.threads is not None:
         torch.set_num_threads(config.threads)
@@ -313,5 +313,3 @@ def _check(config: BenchConfig) -> None:
         raise UserError(f"--seconds is {config.seconds:g}; give more than 0")
     if not config.size:
         raise UserError("--size names no model size; give tiny, for example")
-    if config.device == "cuda" and not torch.cuda.is_available():
-        raise UserError("--device is cuda and torch sees no GPU; leave it out")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from bertkit.config import option
 from bertkit.training.config import Precision
@@ -23,8 +22,8 @@ class BenchConfig:
     seconds: float = option(2.0, help="how long each side of each line is timed, at least")
     rounds: int = option(3, help="turns of each side, so that a busy moment slows both")
     precision: Precision = option("auto", help="arithmetic of the matrix products")
-    device: Literal["auto", "cpu", "cuda"] = option(
-        "auto", help="where to compute; auto: on the GPU where there is one"
+    device: str = option(
+        "auto", help="cpu, cuda, cuda:1 for the second GPU, or auto: a GPU where there is one"
     )
     threads: int | None = option(
         None, help="threads of the matrix products (default: as many as torch takes)"
