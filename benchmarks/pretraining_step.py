@@ -2,6 +2,7 @@
 
     python benchmarks/pretraining_step.py                     # mini, 64 x 128 tokens
     python benchmarks/pretraining_step.py --size base --sequences 32
+    python benchmarks/pretraining_step.py --varied            # 64 sequences of 16 to 128 tokens
 
 A step is forward, backward, clipping and AdamW, with dropout 0.1 everywhere, 15 % of the tokens
 masked, next sentence, and a vocabulary of 30,522, on the same random tokens. transformers is
@@ -46,16 +47,17 @@ def peer_settings(bf16: bool, compiled: bool) -> list[str]:
     ]
 
 
-def work(setting: str, size: str, sequences: int, precision: str, threads: int) -> None:
+def work(setting: str, options: argparse.Namespace) -> None:
     """A worker process: makes a step, then answers each number on stdin with so many timings."""
-    if threads:
-        torch.set_num_threads(threads)
+    if options.threads:
+        torch.set_num_threads(options.threads)
     if setting != SHIPPED:
         keep_memory()
     torch.manual_seed(0)
-    sizes, tokens = model_config(size, VOCABULARY), random_tokens(sequences, LENGTH)
+    sizes = model_config(options.size, VOCABULARY)
+    tokens = random_tokens(options.sequences, LENGTH, options.varied)
     if setting == OURS:
-        step = pretraining_step(sizes, tokens, precision)
+        step = pretraining_step(sizes, tokens, options.precision)
     else:
         step = peer.pretraining_step(sizes, tokens, setting)
     loss = step()
@@ -66,7 +68,7 @@ def side(setting: str, options: argparse.Namespace) -> Side:
     """A process that holds a setting ready."""
     command = [sys.executable, __file__, "--work", setting, "--size", options.size]
     command += ["--sequences", str(options.sequences), "--precision", options.precision]
-    command += ["--threads", str(options.threads)]
+    command += ["--threads", str(options.threads), *["--varied"] * options.varied]
     return Side(setting, command)
 
 
@@ -89,6 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", default="mini")
     parser.add_argument("--sequences", type=int, default=64)
+    parser.add_argument("--varied", action="store_true", help="lengths of 16 to 128 tokens")
     parser.add_argument("--rounds", type=int, default=4, help="turns of each side")
     parser.add_argument("--steps", type=int, default=3, help="steps in a turn")
     parser.add_argument("--threads", type=int, default=0, help="0: as many as torch takes")
@@ -98,7 +101,7 @@ def main() -> None:
     parser.add_argument("--work", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
-        work(options.work, options.size, options.sequences, options.precision, options.threads)
+        work(options.work, options)
         return
 
     import transformers
@@ -120,14 +123,13 @@ def main() -> None:
     for worker in sides.values():
         worker.close()
 
-    tokens = options.sequences * LENGTH
-    flops = pretraining_flops(
-        model_config(options.size, VOCABULARY), random_tokens(options.sequences, LENGTH)
-    )
+    made = random_tokens(options.sequences, LENGTH, options.varied)
+    tokens, flops = made.count, pretraining_flops(model_config(options.size, VOCABULARY), made)
+    lengths = f"{made.lengths.min()} to {LENGTH}" if options.varied else f"{LENGTH}"
     wall = {name: statistics.median(pair[0] for pair in pairs) for name, pairs in times.items()}
     busy = {name: statistics.median(pair[1] for pair in pairs) for name, pairs in times.items()}
     print(
-        f"pre-training step, {options.size}, {options.sequences} x {LENGTH} tokens, "
+        f"pre-training step, {options.size}, {options.sequences} x {lengths} tokens, "
         f"{processor()}, {threads} threads, torch {torch.__version__}, "
         f"transformers {transformers.__version__}"
     )
@@ -149,6 +151,7 @@ def main() -> None:
                 "size": options.size,
                 "sequences": options.sequences,
                 "length": LENGTH,
+                "varied": options.varied,
                 "threads": threads,
                 "processor": processor(),
                 "torch": torch.__version__,

@@ -17,12 +17,13 @@ SIZES = model_config("2x32x2", 300)
 def test_made_up_tokens_are_the_same_each_time_and_masked_as_the_paper_says() -> None:
     tokens = random_tokens(8, 100, vocabulary=300)
     assert np.array_equal(tokens.ids, random_tokens(8, 100, vocabulary=300).ids)
-    assert tokens.places.shape == (8, 15)
-    assert tokens.places.min() > 0 and tokens.places.max() < 99, "never [CLS] or the last [SEP]"
-    assert all(len(set(row)) == 15 for row in tokens.places.tolist())
+    assert (tokens.masked.sum(axis=1) == 15).all()
+    assert not tokens.masked[:, [0, 99]].any(), "never [CLS] or the last [SEP]"
     varied = random_tokens(50, 100, varied=True, vocabulary=300)
     assert 16 <= varied.lengths.min() < varied.lengths.max() <= 100
     assert varied.count == varied.real.sum() == varied.lengths.sum() == steps.flat(varied).tokens
+    assert (varied.masked.sum(axis=1) == np.round(0.15 * varied.lengths)).all()
+    assert not (varied.masked & ~varied.real).any()
 
 
 @pytest.mark.parametrize("make", [steps.pretraining_step, steps.finetuning_step])
@@ -34,9 +35,10 @@ def test_a_timed_step_trains(make: object) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pretraining_step", "finetuning_step"])
-def test_both_sides_start_from_the_same_kind_of_loss(kind: str) -> None:
+@pytest.mark.parametrize("varied", [False, True])
+def test_both_sides_start_from_the_same_kind_of_loss(kind: str, varied: bool) -> None:
     pytest.importorskip("transformers")
-    tokens = random_tokens(8, 24, vocabulary=300)
+    tokens = random_tokens(8, 24, varied, vocabulary=300)
     torch.manual_seed(0)
     ours = getattr(steps, kind)(SIZES, tokens, "fp32")()
     theirs = getattr(peer, kind)(SIZES, tokens, "float32 sdpa")()

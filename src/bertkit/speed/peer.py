@@ -31,10 +31,8 @@ def pretraining_step(
     """Forward, backward, clipping and AdamW of `BertForPreTraining`."""
     from transformers import BertForPreTraining
 
-    labels = np.full(tokens.ids.shape, -100)
-    rows = np.arange(len(tokens.ids))[:, None]
-    labels[rows, tokens.places] = tokens.ids[rows, tokens.places]
     inputs = _padded(tokens, device)
+    labels = np.where(tokens.masked, tokens.ids, -100)[:, : inputs["input_ids"].shape[1]]
     inputs["labels"] = torch.from_numpy(labels).to(device)
     inputs["next_sentence_label"] = torch.from_numpy(tokens.labels).to(device)
     return _training_step(BertForPreTraining(_config(sizes, setting)), inputs, setting, device)

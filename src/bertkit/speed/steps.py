@@ -52,14 +52,14 @@ class Tokens:
     Attributes:
         ids, segments: [sequences, length]; behind a sequence's end they mean nothing.
         lengths: [sequences].
-        places: [sequences, masked] positions to predict, where nothing is padded.
+        masked: [sequences, length] whether a position is to predict.
         labels: [sequences] 0 or 1.
     """
 
     ids: np.ndarray
     segments: np.ndarray
     lengths: np.ndarray
-    places: np.ndarray
+    masked: np.ndarray
     labels: np.ndarray
 
     @property
@@ -75,28 +75,28 @@ class Tokens:
 def random_tokens(
     sequences: int, length: int, varied: bool = False, vocabulary: int = VOCABULARY
 ) -> Tokens:
-    """Sequences of a length, or of lengths from 16 to it; 15 % of the positions are to predict."""
+    """Sequences of a length, or of lengths from 16 to it; 15 % of each is to predict."""
     generator = np.random.default_rng(0)
     ids = generator.integers(min(FIRST_WORD, vocabulary - 1), vocabulary, (sequences, length))
-    masked = max(1, round(MASK_RATE * length))
-    places = generator.random((sequences, length - 2)).argsort(axis=1)[:, :masked] + 1
-    places.sort(axis=1)
     segments = np.repeat([[0] * (length // 2) + [1] * (length - length // 2)], sequences, axis=0)
     labels = generator.integers(0, 2, sequences)
     lengths = np.full(sequences, length)
     if varied:
         lengths = generator.integers(min(SHORTEST, length), length + 1, sequences)
-    return Tokens(ids, segments, lengths, places, labels)
+    positions = np.arange(length)
+    inner = (positions > 0) & (positions < lengths[:, None] - 1)  # not [CLS] and the last [SEP]
+    ranks = np.where(inner, generator.random(ids.shape), 2).argsort(axis=1).argsort(axis=1)
+    masked = ranks < np.maximum(1, np.round(MASK_RATE * lengths))[:, None]
+    return Tokens(ids, segments, lengths, masked, labels)
 
 
 def pretraining_step(
     sizes: ModelConfig, tokens: Tokens, precision: Precision, device: torch.device | str = "cpu"
 ) -> Step:
     """A step of `pretrain` (masked LM and next sentence, the whole batch at once)."""
-    rows = np.arange(len(tokens.ids))[:, None]
     targets = {
-        "masked": torch.from_numpy((tokens.places + rows * tokens.ids.shape[1]).ravel()),
-        "masked_ids": torch.from_numpy(tokens.ids[rows, tokens.places].ravel()),
+        "masked": torch.from_numpy(tokens.masked[tokens.real].nonzero()[0]),
+        "masked_ids": torch.from_numpy(tokens.ids[tokens.masked]),
         "next_sentence": torch.from_numpy(tokens.labels),
     }
     batch = Batch(flat(tokens), targets)
@@ -107,9 +107,9 @@ def pretraining_step(
 
 def pretraining_flops(sizes: ModelConfig, tokens: Tokens) -> float:
     """Operations that such a step needs."""
-    masked, length = tokens.places.shape[1], tokens.ids.shape[1]
-    share = training_flops(sizes, tokens.lengths, masked / length, (masked + 1) / length)
-    return tokens.count * share
+    predicted = tokens.masked.sum() / tokens.count
+    carried = predicted + len(tokens.lengths) / tokens.count
+    return tokens.count * training_flops(sizes, tokens.lengths, predicted, carried)
 
 
 def finetuning_step(
@@ -151,7 +151,7 @@ def flat(tokens: Tokens) -> FlatBatch:
 
 def first_of(tokens: Tokens, sequences: int) -> Tokens:
     """The first few sequences."""
-    names = ("ids", "segments", "lengths", "places", "labels")
+    names = ("ids", "segments", "lengths", "masked", "labels")
     return replace(tokens, **{name: getattr(tokens, name)[:sequences] for name in names})
 
 
