@@ -35,7 +35,12 @@ def test_what_was_there_stays_and_the_next_answer_is_whole(
     output.write_text("earlier")
     line = [sys.executable, "-m", "bertkit", command, str(classifier), "-", "-o", str(output)]
     process = subprocess.Popen(
-        [*line, "--quiet"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*line, "--quiet"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a background job of a shell starts with Ctrl-C ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
     )
     partial = tmp_path / f".{name}.partial-{process.pid}"
     assert process.stdin is not None and process.stderr is not None

@@ -80,23 +80,6 @@ def test_version_2_agrees_with_the_official_rules(seed, unanswerable):
     assert both == plain | {name: with_odds[name] for name in with_odds if "best" in name}
 
 
-def test_version_2_agrees_with_the_port_in_transformers_where_there_is_one():
-    port = pytest.importorskip("transformers.data.metrics.squad_metrics")
-    golds, predictions, odds = random_predictions(0, 0.4)
-    examples = [Example(name, answers) for name, answers in golds.items()]
-    theirs = port.squad_evaluate(examples, predictions, odds, 1.0)
-    ours = in_per_cent(squad2_scores(golds, predictions, odds, threshold=1.0))
-    assert {name: theirs[name] for name in ours} == pytest.approx(ours, abs=1e-12)
-
-
-class Example:
-    """What the port looks at."""
-
-    def __init__(self, name: str, answers: list[str]) -> None:
-        self.qas_id = name
-        self.answers: list[dict[str, Any]] = [{"text": answer} for answer in answers]
-
-
 def in_per_cent(scores: dict[str, float]) -> dict[str, float]:
     return {n: v if n.endswith("thresh") else 100.0 * v for n, v in scores.items()}
 
