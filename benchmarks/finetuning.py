@@ -13,7 +13,8 @@ tokens, for questions 2 epochs and windows of 384 tokens that begin 128 apart, 3
 Timed steps: each side trains on the same rows, a few steps at a time in turns (A B A B ...), in
 processes of their own, so that a busy machine slows both. A short scan finds transformers' best
 setting (float32 or bf16 autocast, batches padded to their longest sequence); float32 padded to the
-maximum is timed too. A ratio is the median of the turns' ratios, with their quartiles.
+maximum is timed too. A ratio is the median of the turns' ratios, with their quartiles. All sides
+stay in memory: for questions about 18 GB, and 10 with --no-maximum.
 
 Whole runs: each (task, seed, side) is a process and a line of --results; the same command goes on
 where it stopped, and without anything left to do prints the table. A score of bertkit is fine when
