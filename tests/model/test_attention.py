@@ -38,7 +38,7 @@ def layout_of(
     lengths: list[int], dtype: torch.dtype = torch.float64, causal: bool = False
 ) -> Layout:
     batch = FlatBatch.from_sequences([[1] * length for length in lengths])
-    return Layout.of(batch, dtype, causal)
+    return Layout(batch, dtype, causal)
 
 
 def random_qkv(lengths: list[int], dtype: torch.dtype = torch.float64) -> Tensor:
@@ -225,8 +225,8 @@ def test_flash_attention_on_a_gpu_is_attention(lengths: list[int], causal: bool)
     half = exact.detach().bfloat16().requires_grad_()
     if not flash_takes(half.device, half.dtype, 64):
         pytest.skip("needs a GPU that PyTorch has flash attention for")
-    mine = attend(half, Layout.of(batch, half.dtype, causal), heads, 0.0, "auto")
-    plain = attend(exact, Layout.of(batch, exact.dtype, causal), heads, 0.0, "matmul")
+    mine = attend(half, Layout(batch, half.dtype, causal), heads, 0.0, "auto")
+    plain = attend(exact, Layout(batch, exact.dtype, causal), heads, 0.0, "matmul")
     assert mine.grad_fn is not None
     torch.testing.assert_close(mine.float(), plain, rtol=0.02, atol=0.02)
     upstream = torch.randn_like(plain)
@@ -244,7 +244,7 @@ def test_dropped_flash_attention_on_a_gpu_keeps_its_expectation() -> None:
     qkv[:, 2 * hidden :] = 1.0  # so that every output is the sum of what is kept
     if not flash_takes(qkv.device, qkv.dtype, 64):
         pytest.skip("needs a GPU that PyTorch has flash attention for")
-    layout = Layout.of(batch, qkv.dtype)
+    layout = Layout(batch, qkv.dtype)
     draws = torch.stack([attend(qkv, layout, 1, 0.1, "varlen")[:, 0].float() for _ in range(2000)])
     assert float(draws.std()) > 0.01
     assert float(draws.mean()) == pytest.approx(1.0, abs=1e-3)

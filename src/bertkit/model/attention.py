@@ -35,43 +35,67 @@ FLASH_RESOLUTION = 256
 
 @dataclass
 class Layout:
-    """Where the tokens of a flat batch stand in [sequences, length], made once for all layers.
+    """Where the tokens of a flat batch stand in [sequences, length], found out once for all layers.
+
+    What a back-end does not ask for is not made: the unpadded ones need neither slots nor mask.
 
     Attributes:
-        sequences, length: of the padded form; `length` is that of the longest sequence.
-        slots: [tokens] index into sequences * length, or None where nothing is padded, so that
-            the padded form is a mere view.
-        mask: [sequences, 1, 1, length] added to the scores: 0 at tokens, very negative at
-            padding; None where nothing is padded. In a causal model [1, 1, query, key], very
-            negative where the key comes later; padding comes later than every token.
-        bounds: [sequences + 1] int32; sequence k is the tokens `bounds[k]:bounds[k + 1]`.
-        causal: whether it is that.
+        batch: the tokens, end to end.
+        dtype: of the scores.
+        causal: whether a token sees only itself and those before it.
     """
 
-    sequences: int
-    length: int
-    slots: Tensor | None
-    mask: Tensor | None
-    bounds: Tensor
+    batch: FlatBatch
+    dtype: torch.dtype
     causal: bool = False
 
-    @classmethod
-    def of(cls, batch: FlatBatch, dtype: torch.dtype, causal: bool = False) -> Layout:
-        sequences, length = batch.sequences, batch.max_length
-        full = batch.tokens == sequences * length
-        bounds = batch.bounds.int()
-        if full and not causal:
-            return cls(sequences, length, None, None, bounds)
-        device = batch.token_ids.device
-        if causal:
-            later = torch.full((length, length), torch.finfo(dtype).min, dtype=dtype, device=device)
-            mask = later.triu_(1)[None, None]
-            return cls(sequences, length, None if full else _slots(batch), mask, bounds, True)
-        padding = torch.arange(length, device=device) >= batch.lengths[:, None]
+    @property
+    def sequences(self) -> int:
+        return self.batch.sequences
+
+    @property
+    def length(self) -> int:
+        """Of the longest sequence."""
+        return self.batch.max_length
+
+    @cached_property
+    def bounds(self) -> Tensor:
+        """[sequences + 1] int32; sequence k is the tokens `bounds[k]:bounds[k + 1]`."""
+        return self.batch.bounds.int()
+
+    @cached_property
+    def slots(self) -> Tensor | None:
+        """[tokens] index into sequences * length, or None where nothing is padded, so that the
+        padded form is a mere view."""
+        batch = self.batch
+        if batch.tokens == self.sequences * self.length:
+            return None
+        numbers = torch.repeat_interleave(
+            torch.arange(batch.sequences, device=batch.token_ids.device),
+            batch.lengths,
+            output_size=batch.tokens,
+        )
+        return numbers * batch.max_length + batch.positions
+
+    @cached_property
+    def mask(self) -> Tensor | None:
+        """[sequences, 1, 1, length] added to the scores: 0 at tokens, very negative at padding;
+        None where nothing is padded.
+
+        In a causal model [1, 1, query, key], very negative where the key comes later; padding
+        comes later than every token.
+        """
+        device, length = self.batch.token_ids.device, self.length
         # The smallest finite number, not minus infinity: no row of scores can become NaN.
-        mask = torch.zeros(sequences, length, dtype=dtype, device=device)
-        mask.masked_fill_(padding, torch.finfo(dtype).min)
-        return cls(sequences, length, _slots(batch), mask[:, None, None, :], bounds)
+        lowest = torch.finfo(self.dtype).min
+        if self.causal:
+            later = torch.full((length, length), lowest, dtype=self.dtype, device=device)
+            return later.triu_(1)[None, None]
+        if self.slots is None:
+            return None
+        padding = torch.arange(length, device=device) >= self.batch.lengths[:, None]
+        mask = torch.zeros(self.sequences, length, dtype=self.dtype, device=device)
+        return mask.masked_fill_(padding, lowest)[:, None, None, :]
 
     @cached_property
     def runs(self) -> list[tuple[int, int]]:
@@ -81,7 +105,7 @@ class Layout:
         """
         if self.slots is None:
             return [(self.sequences, self.length)]
-        return [(len(list(same)), length) for length, same in groupby(self.bounds.diff().tolist())]
+        return [(len(list(same)), length) for length, same in groupby(self.batch.lengths.tolist())]
 
     def pad(self, flat: Tensor) -> Tensor:
         """[tokens, features] -> [sequences, length, features], zeros at padding."""
@@ -95,16 +119,6 @@ class Layout:
         """[sequences, length, features] -> [tokens, features]."""
         flat = padded.reshape(self.sequences * self.length, padded.shape[2])
         return flat if self.slots is None else flat.index_select(0, self.slots)
-
-
-def _slots(batch: FlatBatch) -> Tensor:
-    """[tokens] where each token stands among sequences * max_length places."""
-    numbers = torch.repeat_interleave(
-        torch.arange(batch.sequences, device=batch.token_ids.device),
-        batch.lengths,
-        output_size=batch.tokens,
-    )
-    return numbers * batch.max_length + batch.positions
 
 
 def attend(qkv: Tensor, layout: Layout, heads: int, rate: float, backend: Backend) -> Tensor:

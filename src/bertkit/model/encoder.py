@@ -213,7 +213,7 @@ class Encoder(nn.Module):
         extra = self._missing(batch.tokens, batch.token_ids.device)
         batch = batch.extended(extra, self.config.pad_id)
         hidden = self.embeddings(batch).to(self.compute_dtype)
-        return hidden, Layout.of(batch, hidden.dtype, self.config.causal)
+        return hidden, Layout(batch, hidden.dtype, self.config.causal)
 
     def _missing(self, rows: int, device: torch.device) -> int:
         return missing_rows(rows, self.compute_dtype, device)
