@@ -49,7 +49,9 @@ from finetuning_tasks import (
     WARMUP,
     WINDOW_STEP,
 )
-from turns import Side, processor, serve
+from turns import Side, serve
+
+from bertkit.speed.roofline import processor
 
 
 def default_checkpoint() -> str:

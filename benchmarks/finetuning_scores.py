@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from finetuning_tasks import TASKS
-from turns import processor
+
+from bertkit.speed.roofline import processor
 
 OURS = "bertkit"
 ALLOWANCE = 0.005

@@ -41,13 +41,12 @@ from bertkit.model.config import ModelConfig, model_config
 from bertkit.model.encoder import set_compiled, set_compute_dtype
 from bertkit.model.flops import training_flops
 from bertkit.pretraining.objectives import MaskedLMAndNextSentence
+from bertkit.speed import peer
+from bertkit.speed.roofline import processor, synchronize
+from bertkit.speed.steps import LEARN, Step, training_step
 from bertkit.training.batch import Batch
 from bertkit.training.compilation import compiles
-from bertkit.training.config import TrainOptions
 from bertkit.training.device import choose_device
-from bertkit.training.optimizer import make_optimizer
-from bertkit.training.processes import Processes
-from bertkit.training.update import Updater
 
 OURS = "bertkit"
 PEERS = (
@@ -56,7 +55,6 @@ PEERS = (
     "flash_attention_2",
     "flash_attention_2 compile",
 )
-LEARN = TrainOptions(steps=1_000_000, learning_rate=1e-4, schedule="constant")
 FIRST_TOKEN = 1000
 """Ids below are special and unused ones in the released vocabularies."""
 
@@ -123,11 +121,6 @@ class Plan:
 
     def seconds(self) -> float:
         return time.monotonic() - self.began
-
-    def wait(self) -> None:
-        """Until the device has done what it was told."""
-        if self.on_gpu:
-            torch.cuda.synchronize(self.device)
 
     def inputs(self) -> list[Input]:
         """Full sequences of two lengths, and lengths that vary."""
@@ -198,82 +191,31 @@ def peer_batch(made: dict[str, np.ndarray], longest: int) -> dict[str, torch.Ten
     return padded
 
 
-Step = Callable[[], float]
-"""One update; returns its loss."""
-
-
-def our_model(plan: Plan, sizes: ModelConfig) -> PretrainingModel:
-    torch.manual_seed(0)
-    model = PretrainingModel(sizes).to(plan.device).train()
-    set_compute_dtype(model, torch.bfloat16)
-    return model
-
-
-def our_step(plan: Plan, model: PretrainingModel, made: list[dict[str, np.ndarray]]) -> Step:
+def our_step(plan: Plan, sizes: ModelConfig, made: list[dict[str, np.ndarray]]) -> Step:
     """A step of bertkit's own training, with its defaults for a long run."""
-    set_compiled(model, compiles("auto", LEARN.steps, plan.device))
+    torch.manual_seed(0)
+    model = PretrainingModel(sizes)
     batches = [our_batch(one) for one in made]
     if plan.on_gpu:
         batches = [batch.pinned() for batch in batches]
-    processes = Processes(0, 1, plan.device)
-    update = Updater(model, MaskedLMAndNextSentence(), make_optimizer(model, LEARN), processes)
-    numbers = itertools.count()
-
-    def step() -> float:
-        number = next(numbers)
-        return update(number, [(0, batches[number % len(batches)])], LEARN)["loss"][0]
-
-    return step
-
-
-def peer_model(plan: Plan, sizes: ModelConfig, attention: str) -> Any:
-    from transformers import BertConfig, BertForPreTraining
-
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=sizes.vocab_size,
-        hidden_size=sizes.hidden_size,
-        num_hidden_layers=sizes.layers,
-        num_attention_heads=sizes.heads,
-        intermediate_size=sizes.intermediate_size,
-        attn_implementation=attention,
-    )
-    return BertForPreTraining(config).to(plan.device).train()
-
-
-def peer_loss(plan: Plan, model: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-    there = {
-        name: value.to(plan.device, non_blocking=plan.on_gpu) for name, value in inputs.items()
-    }
-    with torch.autocast(plan.device.type, torch.bfloat16):
-        loss: torch.Tensor = model(**there).loss
-    return loss
+    return training_step(model, MaskedLMAndNextSentence(), batches, "bf16", plan.device)
 
 
 def peer_step(
-    plan: Plan, model: Any, made: list[dict[str, np.ndarray]], longest: int, compile: bool
+    plan: Plan, sizes: ModelConfig, made: list[dict[str, np.ndarray]], longest: int, setting: str
 ) -> Step:
     """The same step with transformers."""
     batches = [peer_batch(one, longest) for one in made]
     if plan.on_gpu:
         batches = [{name: value.pin_memory() for name, value in one.items()} for one in batches]
-    groups = [
-        {"params": [p for p in model.parameters() if p.ndim >= 2], "weight_decay": 0.01},
-        {"params": [p for p in model.parameters() if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, lr=1e-4, eps=1e-6, fused=True)
-    forward = torch.compile(model) if compile else model
-    numbers = itertools.count()
+    return peer.training_step(peer_model(sizes, setting), batches, setting, plan.device)
 
-    def step() -> float:
-        loss = peer_loss(plan, forward, batches[next(numbers) % len(batches)])
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return float(loss.detach())
 
-    return step
+def peer_model(sizes: ModelConfig, setting: str) -> Any:
+    from transformers import BertForPreTraining
+
+    torch.manual_seed(0)
+    return BertForPreTraining(peer.bert_config(sizes, setting))
 
 
 def timed(plan: Plan, step: Step) -> tuple[list[float], list[float]]:
@@ -281,10 +223,10 @@ def timed(plan: Plan, step: Step) -> tuple[list[float], list[float]]:
     losses = [step() for _ in range(plan.warm)]
     seconds = []
     for _ in range(plan.rounds):
-        plan.wait()
+        synchronize(plan.device)
         began = time.perf_counter()
         losses += [step() for _ in range(plan.steps)]
-        plan.wait()
+        synchronize(plan.device)
         seconds.append((time.perf_counter() - began) / plan.steps)
     return seconds, losses
 
@@ -309,12 +251,9 @@ def measure_side(plan: Plan, report: Report, size: str, shape: Input, side: str)
     if plan.on_gpu:
         torch.cuda.reset_peak_memory_stats(plan.device)
     if side == OURS:
-        ours = our_model(plan, sizes)
-        step = our_step(plan, ours, made)
+        step = our_step(plan, sizes, made)
     else:
-        attention, _, compile = side.partition(" ")
-        peer = peer_model(plan, sizes, attention)
-        step = peer_step(plan, peer, made, shape.longest, bool(compile))
+        step = peer_step(plan, sizes, made, shape.longest, f"bf16 {side}")
     seconds, losses = timed(plan, step)
     peak = torch.cuda.max_memory_allocated(plan.device) / 2**30 if plan.on_gpu else None
     each = statistics.median(seconds)
@@ -349,11 +288,11 @@ def measure_peak(plan: Plan, report: Report) -> None:
     def best(run: Callable[[], object]) -> float:
         found = []
         for _ in range(2 if plan.tiny else 10):
-            plan.wait()
+            synchronize(plan.device)
             began = time.perf_counter()
             for _ in range(4):
                 run()
-            plan.wait()
+            synchronize(plan.device)
             found.append((time.perf_counter() - began) / 4)
         return min(found)
 
@@ -418,8 +357,7 @@ def say(text: str) -> None:
 
 def measure(plan: Plan, peers: list[str]) -> Report:
     """Goes through the parts, the most wanted first, until the time is over."""
-    name = torch.cuda.get_device_name(plan.device) if plan.on_gpu else "cpu"
-    report = Report(name)
+    report = Report(processor(plan.device))
     shapes = plan.inputs()
     parts: list[tuple[str, Callable[[], None]]] = [
         ("peak", lambda: measure_peak(plan, report)),

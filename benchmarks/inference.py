@@ -31,7 +31,9 @@ from pathlib import Path
 from typing import Any
 
 from finetuning import default_checkpoint, quartiles
-from turns import Side, processor, serve
+from turns import Side, serve
+
+from bertkit.speed.roofline import processor
 
 LENGTH = 512
 BATCH = 32

@@ -23,10 +23,11 @@ import statistics
 import sys
 
 import torch
-from turns import Side, Timing, processor, serve
+from turns import Side, Timing, serve
 
 from bertkit.model.config import model_config
 from bertkit.speed import peer
+from bertkit.speed.roofline import processor
 from bertkit.speed.steps import VOCABULARY, pretraining_flops, pretraining_step, random_tokens
 from bertkit.training.allocator import keep_memory
 from bertkit.training.precision import compute_dtype

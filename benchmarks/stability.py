@@ -16,11 +16,11 @@ import json
 from pathlib import Path
 
 from finetuning import default_checkpoint
-from turns import processor
 
 from bertkit.files import writing
 from bertkit.report.boxes import Group, box_plot
 from bertkit.report.chart import Level
+from bertkit.speed.roofline import processor
 from bertkit.tasks.config import SearchConfig
 from bertkit.tasks.grid import PointResult
 from bertkit.tasks.search import SearchResult, search

@@ -7,12 +7,10 @@ sides see the same busy and quiet moments of a machine (A B A B ...).
 from __future__ import annotations
 
 import json
-import platform
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 Timing = tuple[float, float]
@@ -68,13 +66,3 @@ class Side:
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait()
-
-
-def processor() -> str:
-    """The processor's name, where the system tells it."""
-    listing = Path("/proc/cpuinfo")
-    if listing.exists():
-        for line in listing.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

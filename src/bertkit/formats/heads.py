@@ -9,7 +9,7 @@ not in GOOGLE_HEAD_NAMES, and is not written there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -113,6 +113,15 @@ class Head:
 REGRESSION = "regression"
 """The head of a sequence classifier with one output that names no problem."""
 
+_CLASSIFIER = Head(
+    "classification",
+    "BertForSequenceClassification",
+    {"logits": Output("sequences", "classifier.dense")},
+    task="classifier.",
+    labelled=True,
+    problem="single_label_classification",
+)
+
 HEADS = {
     head.name: head
     for head in (
@@ -131,30 +140,9 @@ HEADS = {
         ),
         Head("masked-lm", "BertForMaskedLM", {"logits": Output("tokens", MASKED_LM)}),
         Head("left-to-right", "BertLMHeadModel", {"logits": Output("tokens", MASKED_LM)}),
-        Head(
-            "classification",
-            "BertForSequenceClassification",
-            {"logits": Output("sequences", "classifier.dense")},
-            task="classifier.",
-            labelled=True,
-            problem="single_label_classification",
-        ),
-        Head(
-            REGRESSION,
-            "BertForSequenceClassification",
-            {"logits": Output("sequences", "classifier.dense")},
-            task="classifier.",
-            labelled=True,
-            problem="regression",
-        ),
-        Head(
-            "multi-label",
-            "BertForSequenceClassification",
-            {"logits": Output("sequences", "classifier.dense")},
-            task="classifier.",
-            labelled=True,
-            problem="multi_label_classification",
-        ),
+        _CLASSIFIER,
+        replace(_CLASSIFIER, name=REGRESSION, problem="regression"),
+        replace(_CLASSIFIER, name="multi-label", problem="multi_label_classification"),
         Head(
             "multiple-choice",
             "BertForMultipleChoice",

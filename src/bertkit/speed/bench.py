@@ -204,9 +204,7 @@ def _pretraining(
     config: BenchConfig, size: ModelConfig, device: torch.device, compared: bool
 ) -> Measured:
     tokens = _tokens(config.batch_size, config.sequence_length, size)
-    sides: dict[str, Work] = {OURS: steps.pretraining_step(size, tokens, config.precision, device)}
-    if compared:
-        sides[PEER] = peer.pretraining_step(size, tokens, _setting(config, device), device)
+    sides = _sides("pretraining_step", config, size, tokens, device, compared)
     flops = steps.pretraining_flops(size, tokens)
     return Measured("pre-training step", "tokens/s", tokens.count, flops, sides)
 
@@ -215,9 +213,7 @@ def _finetuning(
     config: BenchConfig, size: ModelConfig, device: torch.device, compared: bool
 ) -> Measured:
     tokens = _tokens(config.batch_size, config.sequence_length, size, varied=True)
-    sides: dict[str, Work] = {OURS: steps.finetuning_step(size, tokens, config.precision, device)}
-    if compared:
-        sides[PEER] = peer.finetuning_step(size, tokens, _setting(config, device), device)
+    sides = _sides("finetuning_step", config, size, tokens, device, compared)
     flops = steps.finetuning_flops(size, tokens)
     return Measured("fine-tuning step", "tokens/s", tokens.count, flops, sides)
 
@@ -226,7 +222,7 @@ def _answers(
     config: BenchConfig, size: ModelConfig, device: torch.device, compared: bool
 ) -> Measured:
     tokens = _tokens(ANSWERED, config.sequence_length, size, varied=True)
-    sides = _answering(config, size, tokens, device, compared)
+    sides = _sides("answering", config, size, tokens, device, compared)
     flops = steps.answering_flops(size, tokens)
     return Measured("answers", "texts/s", ANSWERED, flops, sides)
 
@@ -236,21 +232,23 @@ def _latency(
 ) -> Measured:
     length = min(SHORT_TEXT, config.sequence_length)
     tokens = _tokens(1, length, size)
-    sides = _answering(config, size, tokens, device, compared)
+    sides = _sides("answering", config, size, tokens, device, compared)
     flops = steps.answering_flops(size, tokens)
     return Measured(f"one text of {length} tokens", "ms", 1, flops, sides)
 
 
-def _answering(
+def _sides(
+    work: str,
     config: BenchConfig,
     size: ModelConfig,
     tokens: steps.Tokens,
     device: torch.device,
     compared: bool,
 ) -> dict[str, Work]:
-    sides = {OURS: steps.answering(size, tokens, config.precision, device)}
+    """The function of that name in `steps`, and in `peer` where that is there, ready to work."""
+    sides: dict[str, Work] = {OURS: getattr(steps, work)(size, tokens, config.precision, device)}
     if compared:
-        sides[PEER] = peer.answering(size, tokens, _setting(config, device), device)
+        sides[PEER] = getattr(peer, work)(size, tokens, _setting(config, device), device)
     return sides
 
 

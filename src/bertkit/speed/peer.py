@@ -1,12 +1,13 @@
 """The same work with `transformers`, where it is installed: what bertkit is compared with.
 
-A setting names how: "float32" or "bf16" (autocast), "eager" or "sdpa" attention, "compile".
+A setting names how: "float32" or "bf16" (autocast), an attention of its (ATTENTIONS), "compile".
 Batches are padded to their longest sequence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -15,6 +16,8 @@ import torch
 
 from bertkit.model.config import ModelConfig
 from bertkit.speed.steps import LABELS, Step, Tokens
+
+ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
 
 BATCH = 32
 """Sequences that it answers at once."""
@@ -35,7 +38,7 @@ def pretraining_step(
     labels = np.where(tokens.masked, tokens.ids, -100)[:, : inputs["input_ids"].shape[1]]
     inputs["labels"] = torch.from_numpy(labels).to(device)
     inputs["next_sentence_label"] = torch.from_numpy(tokens.labels).to(device)
-    return _training_step(BertForPreTraining(_config(sizes, setting)), inputs, setting, device)
+    return training_step(BertForPreTraining(bert_config(sizes, setting)), [inputs], setting, device)
 
 
 def finetuning_step(
@@ -45,8 +48,8 @@ def finetuning_step(
     from transformers import BertForSequenceClassification
 
     inputs = _padded(tokens, device) | {"labels": torch.from_numpy(tokens.labels).to(device)}
-    model = BertForSequenceClassification(_config(sizes, setting))
-    return _training_step(model, inputs, setting, device)
+    model = BertForSequenceClassification(bert_config(sizes, setting))
+    return training_step(model, [inputs], setting, device)
 
 
 def answering(
@@ -55,7 +58,7 @@ def answering(
     """Labels of all sequences, sorted by length; in bfloat16 the weights are so too."""
     from transformers import BertForSequenceClassification
 
-    model: Any = BertForSequenceClassification(_config(sizes, setting))
+    model: Any = BertForSequenceClassification(bert_config(sizes, setting))
     model = model.to(device).eval()
     if "bf16" in setting:
         model = model.to(torch.bfloat16)
@@ -72,7 +75,8 @@ def answering(
     return answer
 
 
-def _config(sizes: ModelConfig, setting: str) -> Any:
+def bert_config(sizes: ModelConfig, setting: str) -> Any:
+    """Its configuration of a model of these sizes."""
     import transformers
 
     make: Any = transformers.BertConfig  # its options are not declared
@@ -82,7 +86,7 @@ def _config(sizes: ModelConfig, setting: str) -> Any:
         num_hidden_layers=sizes.layers,
         num_attention_heads=sizes.heads,
         intermediate_size=sizes.intermediate_size,
-        attn_implementation="sdpa" if "sdpa" in setting else "eager",
+        attn_implementation=next(one for one in ATTENTIONS if one in setting.split()),
         num_labels=len(LABELS),
     )
 
@@ -100,9 +104,13 @@ def _padded(
     return {name: torch.from_numpy(values.copy()).to(device) for name, values in made.items()}
 
 
-def _training_step(
-    model: Any, inputs: dict[str, torch.Tensor], setting: str, device: torch.device | str
+def training_step(
+    model: Any,
+    batches: Sequence[dict[str, torch.Tensor]],
+    setting: str,
+    device: torch.device | str,
 ) -> Step:
+    """A step on the next of the batches, again and again: what people write around a model."""
     model.to(device).train()
     groups = [
         {"params": [p for p in model.parameters() if p.ndim >= 2], "weight_decay": 0.01},
@@ -111,8 +119,10 @@ def _training_step(
     optimizer = torch.optim.AdamW(groups, lr=1e-4, eps=1e-6, fused=True)
     forward = torch.compile(model) if "compile" in setting else model
     kind = torch.device(device).type
+    stream = itertools.cycle(batches)
 
     def step() -> float:
+        inputs = {name: value.to(device, non_blocking=True) for name, value in next(stream).items()}
         with torch.autocast(kind, torch.bfloat16, enabled="bf16" in setting):
             loss = forward(**inputs).loss
         loss.backward()

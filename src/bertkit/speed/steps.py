@@ -8,7 +8,7 @@ clipping, AdamW, dropout at every site, what the log takes. Answers go through t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,13 +17,14 @@ import torch
 from bertkit.model.batch import FlatBatch
 from bertkit.model.bert import ClassificationModel, PretrainingModel
 from bertkit.model.config import ModelConfig
-from bertkit.model.encoder import set_compute_dtype
+from bertkit.model.encoder import set_compiled, set_compute_dtype
 from bertkit.model.flops import forward_flops, training_flops
 from bertkit.pretraining.objectives import MaskedLMAndNextSentence
 from bertkit.tasks.answers import BATCH_TOKENS, outputs
 from bertkit.tasks.classification import CLASSIFICATION
 from bertkit.tasks.task import Features, FeatureSet
 from bertkit.training.batch import Batch
+from bertkit.training.compilation import compiles
 from bertkit.training.config import Precision, TrainOptions
 from bertkit.training.objective import Objective
 from bertkit.training.optimizer import make_optimizer
@@ -40,6 +41,7 @@ SHORTEST = 16
 """Tokens of the shortest sequence where lengths vary."""
 
 LABELS = ["no", "yes"]
+LEARN = TrainOptions(steps=1_000_000, learning_rate=1e-4, schedule="constant")
 
 Step = Callable[[], float]
 """Does the work once; training returns its loss."""
@@ -100,8 +102,8 @@ def pretraining_step(
         "next_sentence": torch.from_numpy(tokens.labels),
     }
     batch = Batch(flat(tokens), targets)
-    return _training_step(
-        PretrainingModel(sizes), MaskedLMAndNextSentence(), batch, precision, device
+    return training_step(
+        PretrainingModel(sizes), MaskedLMAndNextSentence(), [batch], precision, device
     )
 
 
@@ -118,7 +120,7 @@ def finetuning_step(
     """A step of `finetune` for the classification of texts."""
     batch = CLASSIFICATION.collate(_features(tokens, learn=True))
     model = ClassificationModel(sizes, LABELS)
-    return _training_step(model, CLASSIFICATION.objective, batch, precision, device)
+    return training_step(model, CLASSIFICATION.objective, [batch], precision, device)
 
 
 def finetuning_flops(sizes: ModelConfig, tokens: Tokens) -> float:
@@ -155,20 +157,26 @@ def first_of(tokens: Tokens, sequences: int) -> Tokens:
     return replace(tokens, **{name: getattr(tokens, name)[:sequences] for name in names})
 
 
-def _training_step(
+def training_step(
     model: torch.nn.Module,
     objective: Objective,
-    batch: Batch,
+    batches: Sequence[Batch],
     precision: Precision,
     device: torch.device | str,
 ) -> Step:
+    """A step on the next of the batches, again and again, compiled where a long run is."""
     processes = Processes(0, 1, torch.device(device))
     model.to(device).train()
     set_compute_dtype(model, compute_dtype(precision, device))
-    options = TrainOptions(steps=1_000_000, learning_rate=1e-4)
-    update = Updater(model, objective, make_optimizer(model, options, processes), processes)
-    steps = itertools.count()
-    return lambda: update(next(steps), [(0, batch)], options)["loss"][0]
+    set_compiled(model, compiles("auto", LEARN.steps, processes.device))
+    update = Updater(model, objective, make_optimizer(model, LEARN, processes), processes)
+    stream = enumerate(itertools.cycle(batches))
+
+    def step() -> float:
+        number, batch = next(stream)
+        return update(number, [(0, batch)], LEARN)["loss"][0]
+
+    return step
 
 
 def _features(tokens: Tokens, learn: bool) -> list[Features]:

@@ -70,14 +70,14 @@ def decode(
     """The words that the most probable tags make."""
     tags, _ = best_tags(examples, asked, outputs, labels, missing="S")
     return [
-        SegmentedPrediction(words_of_bmes(list(zip(example.words, one, strict=True))))
+        SegmentedPrediction(words_of_bmes(zip(example.words, one, strict=True)))
         for example, one in zip(examples, tags, strict=True)
     ]
 
 
 def metric(examples: Sequence[WordsExample], predictions: Sequence[SegmentedPrediction]) -> Scores:
     """Precision, recall and F1 of words."""
-    gold = [words_of_bmes(list(zip(e.words, e.tags, strict=True))) for e in examples]
+    gold = [words_of_bmes(zip(e.words, e.tags, strict=True)) for e in examples]
     return word_scores(gold, [prediction.words for prediction in predictions])
 
 
@@ -90,7 +90,7 @@ def record(example: WordsExample, prediction: SegmentedPrediction) -> dict[str, 
     """A line of the prediction file: the text, its words, and the right ones where known."""
     line: dict[str, Any] = {"text": example.text, "words": prediction.words}
     if example.tags:
-        line["gold"] = words_of_bmes(list(zip(example.words, example.tags, strict=True)))
+        line["gold"] = words_of_bmes(zip(example.words, example.tags, strict=True))
     return line
 
 

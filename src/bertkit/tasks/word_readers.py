@@ -11,7 +11,7 @@ Tags come out as IOB2 whichever scheme a file uses; bare tags stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bertkit.errors import UserError
@@ -169,8 +169,7 @@ def read_segmented(path: Path, columns: Columns) -> list[list[str]]:
         sentences = [words for words, _ in read_pairs(path)]
     elif _has_bmes(path):
         sentences = [
-            words_of_bmes([(w, t) for w, t in zip(e.words, e.tags, strict=True)])
-            for e in read_columns(path, columns)
+            words_of_bmes(zip(e.words, e.tags, strict=True)) for e in read_columns(path, columns)
         ]
     else:
         sentences = [line.split() for _, line in read_lines(path)]
@@ -180,7 +179,7 @@ def read_segmented(path: Path, columns: Columns) -> list[list[str]]:
     return sentences
 
 
-def words_of_bmes(tagged: Sequence[tuple[str, str]]) -> list[str]:
+def words_of_bmes(tagged: Iterable[tuple[str, str]]) -> list[str]:
     """The words that tagged characters make; a tag that breaks the scheme begins a word.
 
     >>> words_of_bmes([("希", "B"), ("望", "E"), ("的", "S")])
