@@ -38,7 +38,8 @@ def test_a_timed_step_trains(make: object) -> None:
 @pytest.mark.parametrize("varied", [False, True])
 def test_both_sides_start_from_the_same_kind_of_loss(kind: str, varied: bool) -> None:
     pytest.importorskip("transformers")
-    tokens = random_tokens(8, 24, varied, vocabulary=300)
+    tokens = random_tokens(8, 56, varied, vocabulary=300)
+    assert (tokens.lengths.max() < 56) == varied, "then the padded form is narrower"
     torch.manual_seed(0)
     ours = getattr(steps, kind)(SIZES, tokens, "fp32")()
     theirs = getattr(peer, kind)(SIZES, tokens, "float32 sdpa")()

@@ -35,7 +35,8 @@ def pretraining_step(
     from transformers import BertForPreTraining
 
     inputs = _padded(tokens, device)
-    labels = np.where(tokens.masked, tokens.ids, -100)[:, : inputs["input_ids"].shape[1]]
+    width = inputs["input_ids"].shape[1]
+    labels = np.where(tokens.masked[:, :width], tokens.ids[:, :width], -100)
     inputs["labels"] = torch.from_numpy(labels).to(device)
     inputs["next_sentence_label"] = torch.from_numpy(tokens.labels).to(device)
     return training_step(BertForPreTraining(bert_config(sizes, setting)), [inputs], setting, device)
