@@ -36,7 +36,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from finetuning_peer import SETTINGS, Loop, prepare, run
+from finetuning_peer import GROUPED, SETTINGS, Loop, prepare, run
 from finetuning_scores import OURS, read_results, report
 from finetuning_tasks import (
     ANSWER_TOKENS,
@@ -332,7 +332,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=0, help="0: as many as torch takes")
     parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
     parser.add_argument("--micro-batch-tokens", type=int, default=None, help="of bertkit")
-    parser.add_argument("--peer", choices=SETTINGS, help="transformers' setting (default: scan)")
+    parser.add_argument(
+        "--peer",
+        choices=(*SETTINGS, GROUPED),
+        help=f"transformers' setting (default: scan); {GROUPED}: with --full only",
+    )
     parser.add_argument("--no-maximum", action="store_true", help="leave float32 maximum out")
     parser.add_argument("--full", action="store_true", help="whole runs instead of timed steps")
     parser.add_argument("--results", default="finetuning.jsonl", help="the runs of --full")
@@ -344,6 +348,8 @@ def main() -> None:
     parser.add_argument("--work", help=argparse.SUPPRESS)
     parser.add_argument("--run", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.peer == GROUPED and not options.full:
+        parser.error(f"--peer {GROUPED!r} needs --full: its steps differ too much to time a few")
     options.checkpoint = options.checkpoint or default_checkpoint()
     if options.work:
         work(options.work, options.tasks[0], options)

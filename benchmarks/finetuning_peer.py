@@ -30,6 +30,12 @@ from torch import Tensor
 SETTINGS = ("float32 maximum", "float32 longest", "bf16 longest")
 """Precision of autocast, and what a batch is padded to."""
 
+GROUPED = "float32 grouped"
+"""Padded to the longest too, but a step takes examples of like lengths instead of any."""
+
+GROUPS = 50
+"""Batches whose examples are sorted by length together."""
+
 INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 
@@ -275,17 +281,31 @@ class Loop:
         self.model.train()
 
 
+def batches_of(lengths: list[int], setting: str, generator: np.random.Generator) -> list[list[int]]:
+    """The rows of each step of an epoch: at random, or of like lengths as `transformers.Trainer`
+    groups them, with the batches in random order."""
+    order = generator.permutation(len(lengths)).tolist()
+    if setting == GROUPED:
+        group = GROUPS * BATCH
+        parts = [order[first : first + group] for first in range(0, len(order), group)]
+        order = [row for part in parts for row in sorted(part, key=lambda row: lengths[row])]
+    batches = [order[first : first + BATCH] for first in range(0, len(order), BATCH)]
+    if setting == GROUPED:
+        batches = [batches[place] for place in generator.permutation(len(batches))]
+    return batches
+
+
 def run(task: str, data: Path, checkpoint: str, setting: str, seed: int) -> dict[str, Any]:
     """A whole fine-tuning: {"metrics", "seconds" of training}."""
     work, epochs = prepare(task, data, checkpoint), TASKS[task].epochs
     per_epoch = -(-len(work.train) // BATCH)
     loop = Loop(work, checkpoint, setting, seed, epochs * per_epoch)
     generator = np.random.default_rng(seed)
+    lengths = [len(ids) for ids in work.train.ids]
     began = time.perf_counter()
     for _ in range(epochs):
-        order = generator.permutation(len(work.train)).tolist()
-        for first in range(0, len(order), BATCH):
-            loop.step(order[first : first + BATCH])
+        for rows in batches_of(lengths, setting, generator):
+            loop.step(rows)
     seconds = time.perf_counter() - began
     return {"metrics": score(work, list(loop.logits())), "seconds": seconds}
 
