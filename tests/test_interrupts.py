@@ -29,7 +29,7 @@ def test_outside_the_main_thread_it_does_nothing() -> None:
     seen: list[object] = []
 
     def work() -> None:
-        with interrupting(signal.SIGTERM):
+        with interrupting(signal.SIGTERM, message="half done"):
             seen.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=work)

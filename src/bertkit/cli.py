@@ -26,6 +26,7 @@ import bertkit
 from bertkit.arguments import help_text, parse, table
 from bertkit.errors import Interrupted, UserError
 from bertkit.files import explain
+from bertkit.interrupts import interrupting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +191,8 @@ def run(name: str, config_class: type, function: Callable[[Any], Any], arguments
             values, switches = parse(config_class, arguments)
         except UserError as error:
             return _fail(f"{error}; see bertkit {name} --help", 2)
-        result = function(config_class(**values))
+        with interrupting(signal.SIGTERM, message="stopped"):  # trainings have their own ways
+            result = function(config_class(**values))
         if switches.json:
             text = json.dumps(_plain(dataclasses.asdict(result)), ensure_ascii=False, indent=2)
         else:

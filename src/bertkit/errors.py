@@ -10,8 +10,10 @@ class UserError(Exception):
     """
 
 
-class Interrupted(Exception):  # noqa: N818 - not an error: the user asked for it
-    """Ctrl-C or SIGTERM ended a long command after it had saved its work.
+class Interrupted(BaseException):
+    """Ctrl-C or SIGTERM ended a command, a long one after it had saved its work.
+
+    Like KeyboardInterrupt it is no Exception, so that nothing takes it for a broken file.
 
     `signal` is the signal's number; the command line exits with 128 + signal, as shells do.
     """

@@ -12,7 +12,7 @@ from bertkit.errors import Interrupted
 
 
 @contextmanager
-def interrupting(*numbers: int, message: str = "stopped; nothing was written") -> Iterator[None]:
+def interrupting(*numbers: int, message: str) -> Iterator[None]:
     """While it is open, the signals `numbers` raise `Interrupted(message)`.
 
     Outside the main thread, where Python delivers no signals, it does nothing.

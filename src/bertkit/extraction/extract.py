@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -30,7 +29,6 @@ from bertkit.extraction.filters import NearIndex, known_languages
 from bertkit.extraction.inputs import Input, find_inputs, read_input
 from bertkit.extraction.records import STOPPING, Dropped, Extracted, Raw
 from bertkit.files import disk_errors, writing, zstandard
-from bertkit.interrupts import interrupting
 from bertkit.progress import Progress, say
 from bertkit.text.documents import check_output_apart
 from bertkit.workers import parallel_map, processors
@@ -120,14 +118,13 @@ def extract(config: ExtractConfig) -> ExtractResult:
         UserError: an input is missing or has no field of the text; an option is out of its range;
             a package is missing; nothing was left to keep; an input is broken and `strict` is set;
             the disk is full.
-        Interrupted: SIGTERM came; like Ctrl-C, it leaves nothing behind.
     """
     started = time.monotonic()
     _check(config)
     inputs = find_inputs(config)
     _check_output(config, inputs)
     result = ExtractResult(config.output, inputs={entry.name: InputCounts() for entry in inputs})
-    with interrupting(signal.SIGTERM), writing(config.output) as partial:
+    with writing(config.output) as partial:
         with disk_errors(config.output), _open(partial, config.output) as file:
             for document in _kept(config, inputs, result):
                 line = {

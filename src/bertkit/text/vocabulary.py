@@ -12,7 +12,6 @@ they come: counts are exact sums, and every choice between equals goes by code p
 from __future__ import annotations
 
 import shutil
-import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,6 @@ from pathlib import Path
 from bertkit import config as configuration
 from bertkit.errors import UserError
 from bertkit.files import writing
-from bertkit.interrupts import interrupting
 from bertkit.progress import Progress, say
 from bertkit.text.config import VocabConfig
 from bertkit.text.documents import Document, check_output_apart, read_documents
@@ -193,13 +191,12 @@ def learn_vocabulary(config: VocabConfig) -> VocabResult:
     Raises:
         UserError: the input cannot be read, an option is out of its range, the output folder
             holds files that this command did not write, or the disk is full.
-        Interrupted: SIGTERM came; like Ctrl-C, it leaves nothing behind.
     """
     began = time.monotonic()
     old = _check(config)
     lower_case = old.lower_case if old else config.lower_case is not False
-    limit = old.word_limit if old else WORD_LIMIT
-    with interrupting(signal.SIGTERM), writing(config.output) as partial:
+    limit = old.word_limit if old else config.word_limit or WORD_LIMIT
+    with writing(config.output) as partial:
         partial.mkdir()
         text = _read(config, lower_case, limit, partial / "counts")
         before = old.vocabulary if old else []
