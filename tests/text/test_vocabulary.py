@@ -244,6 +244,25 @@ def test_cased_text_keeps_case_and_accents(story: Path, tmp_path: Path) -> None:
     assert tokenizer.tokenize("The Éric") == ["The", "Éric"]
 
 
+def test_longer_words_than_the_limit_teach_nothing_and_are_unknown(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("abab cd\n\n" * 20 + "ababab cd\n\n" * 20)
+    for limit, expected in ((5, "[UNK]"), (None, "ababab")):
+        config = VocabConfig([str(tmp_path / "text.txt")], str(tmp_path / "v"), quiet=True)
+        config.word_limit, config.size, config.held_out = limit, 40, 0.0
+        learn_vocabulary(config)
+        tokenizer = Tokenizer.load(tmp_path / "v")
+        assert tokenizer.word_limit == (limit or 200)
+        assert ("ababab" in tokenizer.vocabulary) == (limit is None)
+        assert tokenizer.tokenize("abab ababab") == ["abab", expected]
+    config.extend, config.output, config.add = str(tmp_path / "v"), str(tmp_path / "longer"), 1
+    config.word_limit = 4
+    learn_vocabulary(config)
+    assert Tokenizer.load(tmp_path / "longer").word_limit == 4
+    config.word_limit = 0
+    with pytest.raises(UserError, match="word_limit"):
+        learn_vocabulary(config)
+
+
 def test_chinese_characters_stay_single(story: Path, tmp_path: Path) -> None:
     learn_vocabulary(VocabConfig([str(story)], str(tmp_path / "v"), quiet=True))
     chinese = [

@@ -28,6 +28,11 @@ class VocabConfig:
         help="lower-case and strip accents (uncased); default: yes, with --extend as the old "
         "vocabulary",
     )
+    word_limit: int | None = option(
+        None,
+        help="longest word, in characters, that is not [UNK] at once; stored with the vocabulary; "
+        "default: 200 (the release; 100 in its first version), with --extend as the old vocabulary",
+    )
     min_frequency: int = option(
         2, help="how often a character or a pair of pieces must be seen to become an entry"
     )

@@ -361,7 +361,7 @@ def _check(config: VocabConfig) -> Tokenizer | None:
     if not 0 <= config.held_out < 1:
         raise UserError(f"held_out is {config.held_out}; give a share from 0 to below 1")
     counts = ("workers", "max_words", "min_frequency", "min_pair_frequency", "alphabet", "add")
-    check_positive(**{name: getattr(config, name) for name in counts})
+    check_positive(**{name: getattr(config, name) for name in (*counts, "word_limit")})
     output = Path(config.output)
     _check_output(output)
     check_output_apart(config.output, config.inputs)
@@ -377,7 +377,7 @@ def _check(config: VocabConfig) -> Tokenizer | None:
             f"the output {output} would replace the old vocabulary; choose another place with "
             "--output"
         )
-    old = Tokenizer.load(config.extend, config.lower_case)
+    old = Tokenizer.load(config.extend, config.lower_case, config.word_limit)
     _additions(config, old)
     return old
 
