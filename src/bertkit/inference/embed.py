@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -196,45 +196,53 @@ def embed_texts(
     made = [_prepare(model, n, text, unit, words, long, length) for n, text in enumerate(texts)]
     sequences = [one for text in made for one in text.sequences]
     size = choice.size(model.config.hidden_size)
-    whole = unit == "text" and sentence is None
-    pooled = [_Pooled(pooling, size) for _ in made] if whole else []
-    rows = [np.zeros((len(text.ids), size), np.float32) for text in made if not whole]
-    for number, values in _vectors(model, sequences, choice, weights, batch_tokens):
-        one = sequences[number]
-        if whole:
-            pooled[one.text].add(values, one.kept)
+    values = _vectors(model, sequences, choice, weights, batch_tokens)
+    if unit == "text" and sentence is None:
+        pooled = [_Pooled(pooling, size) for _ in made]
+        for number, vectors in values:
+            one = sequences[number]
+            pooled[one.text].add(vectors, one.kept)
+        found = [Embedding(text.vector()) for text in pooled]
+    else:
+        rows = [np.zeros((len(text.ids), size), np.float32) for text in made]
+        for number, vectors in values:
+            one = sequences[number]
+            rows[one.text][one.rows] = vectors[one.kept]
+        if sentence:
+            found = [
+                Embedding(sentence.vector(torch.from_numpy(part), normalize).numpy())
+                for part in rows
+            ]
+        elif unit == "token":
+            found = [_tokens(model, *one) for one in zip(made, rows, strict=True)]
         else:
-            rows[one.text][one.rows] = values[one.kept]
-    result = Embeddings(
-        [],
+            found = [
+                _words(str(given), text, part, pooling)
+                for given, text, part in zip(texts, made, rows, strict=True)
+            ]
+    if normalize and sentence is None:
+        found = [replace(one, vectors=_of_length_1(one.vectors)) for one in found]
+    return Embeddings(
+        found,
         windowed=sum(len(text.sequences) > 1 for text in made),
         truncated=sum(text.cut for text in made),
+        empty_words=sum(word.first == word.last for text in made for word in text.words),
     )
+
+
+def _tokens(model: LoadedModel, text: _Text, rows: np.ndarray) -> Embedding:
+    """The vectors of all tokens, [CLS] and [SEP] too."""
     vocabulary = model.tokenizer.vocabulary
-    for number, (text, given) in enumerate(zip(made, texts, strict=True)):
-        if whole:
-            vector = pooled[number].vector()
-            result.texts.append(Embedding(_of_length_1(vector) if normalize else vector))
-            continue
-        values = rows[number]
-        if sentence:
-            vector = sentence.vector(torch.from_numpy(values), normalize).numpy()
-            result.texts.append(Embedding(vector))
-            continue
-        if unit == "token":
-            tokens = [vocabulary[entry] for entry in text.ids]
-            values = _of_length_1(values) if normalize else values
-            result.texts.append(Embedding(values, tokens, text.spans))
-            continue
-        vectors = np.empty((len(text.words), size), np.float32)
-        for place, word in enumerate(text.words):
-            vectors[place] = _word(values, word, pooling)
-        vectors = _of_length_1(vectors) if normalize else vectors
-        spans: list[Span] = [(word.start, word.end) for word in text.words]
-        units = [str(given)[word.start : word.end] for word in text.words]
-        result.texts.append(Embedding(vectors, units, spans))
-        result.empty_words += sum(word.first == word.last for word in text.words)
-    return result
+    return Embedding(rows, [vocabulary[entry] for entry in text.ids], text.spans)
+
+
+def _words(given: str, text: _Text, rows: np.ndarray, pooling: Pooling) -> Embedding:
+    """The vectors of a text's words from those of its tokens."""
+    vectors = np.empty((len(text.words), rows.shape[1]), np.float32)
+    for place, word in enumerate(text.words):
+        vectors[place] = _word(rows, word, pooling)
+    units = [given[word.start : word.end] for word in text.words]
+    return Embedding(vectors, units, [(word.start, word.end) for word in text.words])
 
 
 def _layers(model: LoadedModel, layers: str, weights: Sequence[float] | None) -> LayerChoice:
@@ -308,10 +316,7 @@ def _prepare(
         kept = truncated_lengths(
             len(pieces[0].ids), len(pieces[1].ids) if len(pieces) > 1 else 0, max(room, 0)
         )
-        pieces = [
-            Pieces(part.ids[:most], part.starts[:most], part.ends[:most])
-            for part, most in zip(pieces, kept, strict=False)
-        ]
+        pieces = _shortened(pieces, kept)
         words = [
             word for word in words if word.first < kept[0] or word.first == word.last <= kept[0]
         ]
@@ -319,11 +324,8 @@ def _prepare(
         lost = True
     shown, shortened = text_windows([len(part.ids) for part in pieces], room)
     if shortened:
-        kept_of = [max(window.shown[k].stop for window in shown) for k in range(len(pieces))]
-        pieces = [
-            Pieces(part.ids[:most], part.starts[:most], part.ends[:most])
-            for part, most in zip(pieces, kept_of, strict=True)
-        ]
+        ends = [max(window.shown[k].stop for window in shown) for k in range(len(pieces))]
+        pieces = _shortened(pieces, ends)
     ids, spans = [tokenizer.cls_id], list[Span]([None])
     for part in pieces:
         ids += [*part.ids, tokenizer.sep_id]
@@ -334,6 +336,14 @@ def _prepare(
         for n, window in enumerate(shown)
     ]
     return _Text(ids, spans, words, sequences, lost or shortened)
+
+
+def _shortened(pieces: Sequence[Pieces], kept: Sequence[int]) -> list[Pieces]:
+    """The first tokens of each part of a text, as many as are kept."""
+    return [
+        Pieces(part.ids[:most], part.starts[:most], part.ends[:most])
+        for part, most in zip(pieces, kept, strict=False)  # `kept` may tell of a second text too
+    ]
 
 
 def _sequence(
