@@ -7,9 +7,8 @@ the first one writes and speaks.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -110,180 +109,281 @@ def train(
         Interrupted: after Ctrl-C or SIGTERM, once a restart point is written.
         UserError: the loss is no longer finite, or a restart point cannot be written or read.
     """
-    processes, witness = processes or alone(), witness or Witness()
-    options = replace(options, quiet=options.quiet or not processes.leads)
-    keep_memory()
-    model.to(processes.device)
-    set_compute_dtype(model, compute_dtype(options.precision, processes.device))
-    set_activation_checkpointing(model, options.activation_checkpointing)
-    set_compiled(model, compiles(options.compile, options.steps, processes.device))
-    optimizer = make_optimizer(model, options, processes)
-    point = processes.first(lambda: newest_restart_point(run))
-    first = 0
-    if point is not None:
-        restore(point, model, optimizer, processes)
-        source.restore(point.source)
-        first = point.step
-    if pace is not None:
-        pace.start(first, point.more.get("budget") if point is not None else None)
-        pace.plan = processes.first(lambda: pace.plan)
-        options = _planned(options, source, pace.plan)
-    if first > options.steps:
-        raise UserError(
-            f"the run in {run} is at step {first}, which is after its end at {options.steps}; "
-            "give more steps, or another --output"
-        )
-    if first:
-        say(f"continuing from step {first} of {options.steps}", options.quiet)
-    if options.checkpoint_steps:
-        processes.first(
-            lambda: check_space_for_run(run, model, options.keep_checkpoints, options.keep_best)
-        )
-    log = RunLog(run, first) if processes.leads else None
+    processes = processes or alone()
+    training = _Training(
+        model,
+        objective,
+        source,
+        replace(options, quiet=options.quiet or not processes.leads),
+        run,
+        evaluate,
+        companions,
+        label,
+        pace,
+        witness or Witness(),
+        processes,
+        stop or (lambda: False),
+    )
+    first = training.start(notes)
+    try:
+        training.go_on()
+    finally:
+        training.close()
+    plan = pace.plan if pace is not None else None
+    return TrainResult(training.options.steps, training.meter.seconds(), first, training.dev, plan)
 
-    def write(kind: str, step: int, **values: Any) -> None:
-        if log is not None:
-            log.write(kind, step, **values)
 
-    for note in notes:
-        write("note", first, text=note)
-    meter = Meter(log.newest("seconds"), int(log.newest("tokens"))) if log else Meter()
-    best = processes.first(lambda: best_loss(run)) if options.keep_best else None
-    dev: dict[str, float] = {}
+@dataclass
+class _Training:
+    """A call of `train`: its arguments, and where it is.
 
-    def save(step: int, name: str | None = None) -> None:
-        more: dict[str, Any] = {"loss": dev["loss"]} if name == BEST else {}
+    Attributes:
+        options: with the steps that are planned now.
+        done: steps of the run so far, in all its parts.
+        dev: the last evaluation.
+    """
+
+    model: nn.Module
+    objective: Objective
+    source: BatchSource
+    options: TrainOptions
+    run: Path
+    evaluate: Evaluate | None
+    companions: Callable[[Path], None] | None
+    label: str
+    pace: Pace | None
+    witness: Witness
+    processes: Processes
+    stop: Callable[[], bool]
+
+    def start(self, notes: Sequence[str]) -> int:
+        """Makes all ready, as the newest restart point left it; returns the step of that."""
+        options, model, processes = self.options, self.model, self.processes
+        keep_memory()
+        model.to(processes.device)
+        set_compute_dtype(model, compute_dtype(options.precision, processes.device))
+        set_activation_checkpointing(model, options.activation_checkpointing)
+        set_compiled(model, compiles(options.compile, options.steps, processes.device))
+        self.optimizer = make_optimizer(model, options, processes)
+        self.done = self._restore()
+        options = self.options
+        if self.done > options.steps:
+            raise UserError(
+                f"the run in {self.run} is at step {self.done}, which is after its end at "
+                f"{options.steps}; give more steps, or another --output"
+            )
+        if self.done:
+            say(f"continuing from step {self.done} of {options.steps}", options.quiet)
+        if options.checkpoint_steps:
+            processes.first(
+                lambda: check_space_for_run(
+                    self.run, model, options.keep_checkpoints, options.keep_best
+                )
+            )
+        self.log = RunLog(self.run, self.done) if processes.leads else None
+        for note in notes:
+            self._write("note", text=note)
+        log = self.log
+        self.meter = Meter(log.newest("seconds"), int(log.newest("tokens"))) if log else Meter()
+        self.best = processes.first(lambda: best_loss(self.run)) if options.keep_best else None
+        self.dev: dict[str, float] = {}
+        model.train()
+        self.update = Updater(model, self.objective, self.optimizer, processes)
+        self.stream = self._batches()
+        return self.done
+
+    def go_on(self) -> None:
+        """Makes the steps that are left."""
+        options = self.options
+        with (
+            InterruptGuard() as guard,
+            Progress(self.label, options.steps, "steps", options.quiet, self.done) as progress,
+        ):
+            if self.done and self.stop():
+                self._end_here()
+            nothing_left = self.done == self.options.steps
+            if self.pace is not None:
+                self.pace.saved()  # what came before belongs to no step
+            while self.done < self.options.steps:
+                self._step(guard, progress)
+            if nothing_left and self.evaluate is not None:
+                self.dev = self._evaluation(self.evaluate)
+
+    def close(self) -> None:
+        self.stream.close()
+        if self.log is not None:
+            self.log.close()
+        self.optimizer.state.clear()
+        release_memory()
+
+    def _restore(self) -> int:
+        """Takes up the newest restart point and the plan of the pace; returns the step."""
+        first, budget = 0, None
+        point = self.processes.first(lambda: newest_restart_point(self.run))
+        if point is not None:
+            restore(point, self.model, self.optimizer, self.processes)
+            self.source.restore(point.source)
+            first, budget = point.step, point.more.get("budget")
+        pace = self.pace
         if pace is not None:
-            more["budget"] = pace.state()
-        state = moments(model, optimizer, processes)
-        processes.first(
+            pace.start(first, budget)
+            self._follow(pace, self.processes.first(lambda: pace.plan))
+        return first
+
+    def _step(self, guard: InterruptGuard, progress: Progress) -> None:
+        """One update, and all that is due after it."""
+        options, pace = self.options, self.pace
+        values = self._updated()
+        done = self.done
+        last = done == options.steps
+        # What one process alone is told, by a signal or a clock, all are told.
+        received, due = self.processes.largest(
+            [
+                guard.received or 0,
+                self.processes.leads and pace is not None and pace.due(done),
+            ]
+        )
+        stopping = bool(received) and not last
+        regular = options.checkpoint_steps and (done % options.checkpoint_steps == 0 or last)
+        saving = bool(stopping or regular or due)
+        # A restart point closes a window of the log, so that none is lost or told twice.
+        if done % options.log_steps == 0 or last or saving:
+            self._write("train", **self.meter.window())
+        if done == 1:
+            self._tell_of_the_first(values)
+        progress.advance(1, self.meter.detail())
+        if last or (options.evaluate_steps and done % options.evaluate_steps == 0):
+            self._evaluate(last)
+        if pace is not None and saving and not (stopping or last):
+            self._look_again(pace, progress)
+        if saving or last:
+            self._show()
+        if saving:
+            self._save()
+        if pace is not None:
+            pace.saved()
+        if stopping:
+            raise Interrupted(
+                f"stopped after step {done} of {self.options.steps}, all of it saved in "
+                f"{self.run}; run the same command again to go on",
+                int(received),
+            )
+
+    def _updated(self) -> dict[str, tuple[float, float]]:
+        """Updates the weights once; returns the sums and counts of the losses."""
+        with self.meter.waiting():
+            step, batches = next(self.stream)
+        try:
+            values = self.update(step, batches, self.options)
+        except NotFiniteError as error:
+            raise _stopped(error, self.run, step, batches, self.processes) from error
+        self.meter.add(values, int(values.pop("tokens")[0]))
+        self.done = step + 1
+        if self.pace is not None:
+            self.pace.stepped(step)
+        return values
+
+    def _evaluate(self, last: bool) -> None:
+        """Evaluates, ends the run where the steps so far are enough, keeps the best weights."""
+        if self.evaluate is None:
+            return
+        self.dev = self._evaluation(self.evaluate)
+        if self.pace is not None:
+            self.pace.evaluated()
+        if not last and self.stop():
+            self._end_here()
+        best = math.inf if self.best is None else self.best
+        if self.options.keep_best and self.dev["loss"] < best:
+            self.best = self.dev["loss"]
+            self._save(BEST)
+
+    def _evaluation(self, evaluate: Evaluate) -> dict[str, float]:
+        with self.meter.paused(), _evaluating(self.model):
+            values = evaluate(self.model)
+        self._write("dev", seconds=round(self.meter.seconds(), 2), **values)
+        return values
+
+    def _end_here(self) -> None:
+        self.options = replace(self.options, steps=self.done)
+
+    def _follow(self, pace: Pace, plan: Plan) -> None:
+        """Ends where a plan says, and tells the source where its phases end."""
+        pace.plan = plan
+        self.source.set_ends(plan.phase_ends)
+        self.options = replace(self.options, steps=plan.steps, warmup_steps=plan.warmup_steps)
+
+    def _look_again(self, pace: Pace, progress: Progress) -> None:
+        """Plans anew what is left of the time."""
+        before = self.options.steps
+        pace.plan = self.processes.first(lambda: pace.look(self.done))
+        if pace.plan.steps == before:
+            return
+        self.stream.close()
+        self._follow(pace, pace.plan)
+        text = (
+            f"{self.options.steps} steps instead of {before} fit the minutes, at "
+            + " and ".join(f"{each:.3g}" for each in pace.plan.costs.steps)
+            + " s a step"
+        )
+        self._write("note", text=text)
+        say(f"after step {self.done}: {text}", self.options.quiet)
+        progress.resize(self.options.steps)
+        self.stream = self._batches()
+
+    def _batches(self) -> Generator[tuple[int, Numbered], None, None]:
+        """The batches of the steps that are left, made ahead."""
+
+        def of(step: int) -> Numbered:
+            batches = self.source.share(step, self.processes.rank, self.processes.count)
+            if self.processes.device.type == "cuda":
+                batches = [(number, batch.pinned()) for number, batch in batches]
+            return batches
+
+        return prefetched(of, self.done, self.options.steps, self.options.workers)
+
+    def _save(self, name: str | None = None) -> None:
+        """Writes a restart point."""
+        more: dict[str, Any] = {"loss": self.dev["loss"]} if name == BEST else {}
+        if self.pace is not None:
+            more["budget"] = self.pace.state()
+        state = moments(self.model, self.optimizer, self.processes)
+        self.processes.first(
             lambda: save_restart_point(
-                run,
-                step,
-                model,
+                self.run,
+                self.done,
+                self.model,
                 state,
-                source.state(),
-                options.keep_checkpoints,
-                companions,
+                self.source.state(),
+                self.options.keep_checkpoints,
+                self.companions,
                 more,
                 name,
-                processes.count,
+                self.processes.count,
             )
         )
 
-    def evaluate_now(step: int) -> dict[str, float]:
-        assert evaluate is not None
-        with meter.paused(), _evaluating(model):
-            values = evaluate(model)
-        write("dev", step, seconds=round(meter.seconds(), 2), **values)
-        return values
-
-    def show(step: int) -> None:
-        if not processes.leads:
+    def _tell_of_the_first(self, values: dict[str, tuple[float, float]]) -> None:
+        """What the witness says about the first step of all."""
+        if self.witness.first_step is None or not self.processes.leads:
             return
-        with meter.paused(), _evaluating(model):
-            if witness.guesses is not None:
-                write("guesses", step, **witness.guesses(model))
-            if witness.report is not None:
-                witness.report()
+        means = {name: total / count for name, (total, count) in values.items()}
+        for text in self.witness.first_step(means):
+            self._write("note", text=text)
+            say(text, self.options.quiet)
 
-    def batches_of(step: int) -> Numbered:
-        batches = source.share(step, processes.rank, processes.count)
-        if processes.device.type == "cuda":
-            batches = [(number, batch.pinned()) for number, batch in batches]
-        return batches
+    def _show(self) -> None:
+        """The model's guesses to the log, and the report."""
+        if not self.processes.leads:
+            return
+        with self.meter.paused(), _evaluating(self.model):
+            if self.witness.guesses is not None:
+                self._write("guesses", **self.witness.guesses(self.model))
+            if self.witness.report is not None:
+                self.witness.report()
 
-    model.train()
-    update = Updater(model, objective, optimizer, processes)
-    done = first
-    stream = prefetched(batches_of, done, options.steps, options.workers)
-    try:
-        with (
-            InterruptGuard() as guard,
-            Progress(label, options.steps, "steps", options.quiet, done=first) as progress,
-        ):
-            if stop is not None and first and stop():
-                options = replace(options, steps=first)
-            if pace is not None:
-                pace.saved()  # what came before belongs to no step
-            while done < options.steps:
-                with meter.waiting():
-                    step, batches = next(stream)
-                try:
-                    values = update(step, batches, options)
-                except NotFiniteError as error:
-                    raise _stopped(error, run, step, batches, processes) from error
-                meter.add(values, int(values.pop("tokens")[0]))
-                done = step + 1
-                last = done == options.steps
-                if pace is not None:
-                    pace.stepped(step)
-                # What one process alone is told, by a signal or a clock, all are told.
-                received, due = processes.largest(
-                    [guard.received or 0, processes.leads and pace is not None and pace.due(done)]
-                )
-                stopping = bool(received) and not last
-                regular = options.checkpoint_steps and (
-                    done % options.checkpoint_steps == 0 or last
-                )
-                saving = bool(stopping or regular or due)
-                # A restart point closes a window of the log, so that none is lost or told twice.
-                if done % options.log_steps == 0 or last or saving:
-                    write("train", done, **meter.window())
-                if step == 0 and witness.first_step is not None and processes.leads:
-                    means = {name: total / count for name, (total, count) in values.items()}
-                    for text in witness.first_step(means):
-                        write("note", done, text=text)
-                        say(text, options.quiet)
-                progress.advance(1, meter.detail())
-                if evaluate is not None and (
-                    last or (options.evaluate_steps and done % options.evaluate_steps == 0)
-                ):
-                    dev = evaluate_now(done)
-                    if pace is not None:
-                        pace.evaluated()
-                    if stop is not None and not last and stop():
-                        options = replace(options, steps=done)
-                    if options.keep_best and dev["loss"] < (math.inf if best is None else best):
-                        best = dev["loss"]
-                        save(done, BEST)
-                if pace is not None and saving and not (stopping or last):
-                    before = options.steps
-                    pace.plan = processes.first(functools.partial(pace.look, done))
-                    if pace.plan.steps != before:
-                        stream.close()
-                        options = _planned(options, source, pace.plan)
-                        text = (
-                            f"{options.steps} steps instead of {before} fit the minutes, at "
-                            + " and ".join(f"{each:.3g}" for each in pace.plan.costs.steps)
-                            + " s a step"
-                        )
-                        write("note", done, text=text)
-                        say(f"after step {done}: {text}", options.quiet)
-                        progress.resize(options.steps)
-                        stream = prefetched(batches_of, done, options.steps, options.workers)
-                if saving or last:
-                    show(done)
-                if saving:
-                    save(done)
-                if pace is not None:
-                    pace.saved()
-                if stopping:
-                    raise Interrupted(
-                        f"stopped after step {done} of {options.steps}, all of it saved in {run}; "
-                        "run the same command again to go on",
-                        int(received),
-                    )
-            if evaluate is not None and first == options.steps:
-                dev = evaluate_now(first)
-    finally:
-        stream.close()
-        if log is not None:
-            log.close()
-        optimizer.state.clear()
-        release_memory()
-    plan = pace.plan if pace is not None else None
-    return TrainResult(options.steps, meter.seconds(), first, dev, plan)
+    def _write(self, kind: str, **values: Any) -> None:
+        if self.log is not None:
+            self.log.write(kind, self.done, **values)
 
 
 @contextmanager
@@ -295,12 +395,6 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
             yield
     finally:
         model.train()
-
-
-def _planned(options: TrainOptions, source: BatchSource, plan: Plan) -> TrainOptions:
-    """The options of a run that ends as planned; tells the source where its phases end."""
-    source.set_ends(plan.phase_ends)
-    return replace(options, steps=plan.steps, warmup_steps=plan.warmup_steps)
 
 
 def _stopped(
