@@ -149,75 +149,113 @@ def dry_run(
         set_activation_checkpointing(model, False)
         plain = _activations_per_token(model, objective, sources[-1])
         activations += (plain - activations) / sizes.layers
-    needs = []
-    predicted = 1.0 if config.objective == "ltr" else config.mask_rate
-    for source, probe in zip(sources, probes, strict=True):
-        lengths = source.plan(0)["length"].astype(float)
-        sequences = config.batch_size
-        tokens = float(sequences * lengths.mean())
-        if config.batch_tokens is not None:
-            tokens = float(config.batch_tokens)
-        flops = training_flops(sizes, lengths, predicted)
-        needs.append(
-            PhaseNeeds(
-                source.options.sequence_length,
-                0,
-                tokens,
-                flops * tokens * (4 / 3 if options.activation_checkpointing else 1),
-                probe.seconds_per_token * tokens + probe.update_seconds,
-            )
-        )
+    needs = _phase_needs(config, sizes, sources, probes)
+    held_out_tokens = sum(batch.inputs.tokens for batch in held_out)
     # An evaluation has no backward pass, which takes two thirds, or three quarters where it
     # computes the blocks again.
-    held_out_tokens = sum(batch.inputs.tokens for batch in held_out)
     forward = 1 / 4 if options.activation_checkpointing else 1 / 3
     evaluation = held_out_tokens * longest.seconds_per_token * forward
-    steps = config.steps
-    if config.max_minutes is not None:
-        costs = Costs(tuple(need.seconds_per_step for need in needs), evaluation)
-        plan = budget_of(config, phases).plan(costs)
-        steps, ends = plan.steps, plan.phase_ends
-        counts = [end - begin for begin, end in pairwise((0, *ends))]
-    else:
-        counts = phase_steps(phases, steps)
-    for need, count in zip(needs, counts, strict=True):
+    for need, count in zip(needs, _steps(config, phases, needs, evaluation), strict=True):
         need.steps = count
+    steps = sum(need.steps for need in needs)
     evaluations = steps // config.evaluate_steps if config.evaluate_steps else 1
-    weights = sum(p.numel() * p.element_size() for p in model.parameters())
-    moments = sum(
-        value.numel() * value.element_size()
-        for values in optimizer.state.values()
-        for value in values.values()
-    )
-    point = point_bytes(model)
-    copies = 0 if dtype == torch.float32 else weights * dtype.itemsize // 4
-
-    def kept(tokens: float) -> dict[str, int]:
-        """Bytes by part where a micro-batch has so many tokens."""
-        return {
-            "weights": weights + copies,
-            "gradients": weights,
-            "optimizer": moments,
-            "activations": round(activations * tokens),
-            "logits": 4 * min(chunk_rows(device), round(tokens * predicted)) * sizes.vocab_size,
-        }
-
+    kept = _Kept(model, sizes, optimizer, dtype, activations, _predicted_share(config), device)
     full = size * config.sequence_length
-    process = max(0, resident - sum(kept(longest.tokens).values()))
+    process = max(0, resident - sum(kept.parts(longest.tokens).values()))
     process += round(HOLES * activations * max(0, full - longest.tokens))
-    disk = {"result": weights}
+    disk = {"result": kept.weights}
     if config.checkpoint_steps:
-        disk["restart points"] = (config.keep_checkpoints + 1 + config.keep_best) * point
+        points = config.keep_checkpoints + 1 + config.keep_best
+        disk["restart points"] = points * point_bytes(model)
     return DryRun(
         parameters=sum(p.numel() for p in model.parameters()),
         steps=steps,
         phases=needs,
-        memory={"process": process, **kept(full)},
+        memory={"process": process, **kept.parts(full)},
         memory_here=_memory(device),
         disk=disk,
         seconds=sum(need.steps * need.seconds_per_step for need in needs)
         + evaluations * evaluation,
     )
+
+
+def _predicted_share(config: PretrainConfig) -> float:
+    """Of the tokens, those that the objective predicts."""
+    return 1.0 if config.objective == "ltr" else config.mask_rate
+
+
+def _phase_needs(
+    config: PretrainConfig,
+    sizes: ModelConfig,
+    sources: Sequence[PretrainingSource],
+    probes: Sequence[_Probed],
+) -> list[PhaseNeeds]:
+    """What a step of each phase takes; of how many steps it has, nothing yet."""
+    needs = []
+    for source, probe in zip(sources, probes, strict=True):
+        lengths = source.plan(0)["length"].astype(float)
+        tokens = float(config.batch_tokens or config.batch_size * lengths.mean())
+        flops = training_flops(sizes, lengths, _predicted_share(config)) * tokens
+        needs.append(
+            PhaseNeeds(
+                source.options.sequence_length,
+                0,
+                tokens,
+                flops * (4 / 3 if config.activation_checkpointing else 1),
+                probe.seconds_per_token * tokens + probe.update_seconds,
+            )
+        )
+    return needs
+
+
+def _steps(
+    config: PretrainConfig,
+    phases: Sequence[Phase],
+    needs: Sequence[PhaseNeeds],
+    evaluation: float,
+) -> list[int]:
+    """The steps of each phase, of the whole run or as many as fit the minutes."""
+    if config.max_minutes is None:
+        return phase_steps(phases, config.steps)
+    costs = Costs(tuple(need.seconds_per_step for need in needs), evaluation)
+    ends = budget_of(config, phases).plan(costs).phase_ends
+    return [end - begin for begin, end in pairwise((0, *ends))]
+
+
+class _Kept:
+    """What a training holds in memory, by part."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        sizes: ModelConfig,
+        optimizer: torch.optim.Optimizer,
+        dtype: torch.dtype,
+        activations: float,
+        predicted: float,
+        device: torch.device,
+    ) -> None:
+        self.weights = sum(p.numel() * p.element_size() for p in model.parameters())
+        self.copies = 0 if dtype == torch.float32 else self.weights * dtype.itemsize // 4
+        self.moments = sum(
+            value.numel() * value.element_size()
+            for values in optimizer.state.values()
+            for value in values.values()
+        )
+        self.activations, self.predicted = activations, predicted
+        self.vocabulary = sizes.vocab_size
+        self.chunk = chunk_rows(device)
+
+    def parts(self, tokens: float) -> dict[str, int]:
+        """Bytes by part where a micro-batch has so many tokens."""
+        rows = min(self.chunk, round(tokens * self.predicted))
+        return {
+            "weights": self.weights + self.copies,
+            "gradients": self.weights,
+            "optimizer": self.moments,
+            "activations": round(self.activations * tokens),
+            "logits": 4 * rows * self.vocabulary,
+        }
 
 
 @dataclass
