@@ -147,7 +147,7 @@ def _ended(process: subprocess.Popen[bytes]) -> UserError:
     reason = f"signal {-code}" if code < 0 else f"exit code {code}"
     return UserError(
         f"a worker process ended early ({reason}), perhaps for lack of memory; "
-        "try fewer --workers, or smaller documents"
+        "try fewer --workers"
     )
 
 

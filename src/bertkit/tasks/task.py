@@ -83,7 +83,8 @@ class Features:
         ids, segments: [tokens].
         asked: [answers] positions in the sequence.
         words: [answers] tagging: the word that the answer is for; classification: [0].
-        targets: [answers] the right labels' numbers; empty when nothing is to be learned.
+        targets: [answers] the right labels' numbers, a score, or 0 or 1 for each label; empty when
+            nothing is to be learned.
     """
 
     example: int
@@ -91,7 +92,7 @@ class Features:
     segments: list[int]
     asked: list[int]
     words: list[int]
-    targets: list[int]
+    targets: Sequence[float]
 
 
 @dataclass

@@ -18,7 +18,7 @@ from bertkit.tasks.task import Features, FeatureSet, TaskOptions
 from bertkit.tasks.windows import text_sequences
 from bertkit.text.tokenizer import Tokenizer
 
-Targets = Callable[[TextExample, Mapping[str, int]], list[Any]]
+Targets = Callable[[TextExample, Mapping[str, int]], Sequence[float]]
 """(example, label -> its number) -> what is to be learned of the example."""
 
 
