@@ -146,8 +146,7 @@ def _ended(process: subprocess.Popen[bytes]) -> UserError:
     code = process.wait()
     reason = f"signal {-code}" if code < 0 else f"exit code {code}"
     return UserError(
-        f"a worker process ended early ({reason}), perhaps for lack of memory; "
-        "try fewer --workers"
+        f"a worker process ended early ({reason}), perhaps for lack of memory; try fewer --workers"
     )
 
 
