@@ -32,18 +32,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 
-from bertkit.model.batch import FlatBatch
 from bertkit.model.bert import PretrainingModel
 from bertkit.model.config import ModelConfig, model_config
 from bertkit.model.encoder import set_compiled, set_compute_dtype
-from bertkit.model.flops import training_flops
 from bertkit.pretraining.objectives import MaskedLMAndNextSentence
 from bertkit.speed import peer
 from bertkit.speed.roofline import processor, synchronize
-from bertkit.speed.steps import LEARN, Step, training_step
+from bertkit.speed.steps import (
+    LEARN,
+    SHORTEST,
+    Step,
+    Tokens,
+    pretraining_batch,
+    pretraining_flops,
+    random_tokens,
+    training_step,
+)
 from bertkit.training.batch import Batch
 from bertkit.training.compilation import compiles
 from bertkit.training.device import choose_device
@@ -55,22 +61,21 @@ PEERS = (
     "flash_attention_2",
     "flash_attention_2 compile",
 )
-FIRST_TOKEN = 1000
-"""Ids below are special and unused ones in the released vocabularies."""
+BATCHES = 4
+"""Different ones where lengths vary."""
 
 
 @dataclass
 class Input:
-    """One shape of input: its name, and the lengths of the sequences of each batch."""
+    """One shape of input: its name and its batches."""
 
     name: str
-    longest: int
-    batches: list[np.ndarray]
+    batches: list[Tokens]
 
     @property
     def tokens(self) -> float:
         """Real tokens of a step, in the mean."""
-        return float(np.mean([lengths.sum() for lengths in self.batches]))
+        return statistics.fmean(batch.count for batch in self.batches)
 
 
 @dataclass
@@ -124,88 +129,34 @@ class Plan:
 
     def inputs(self) -> list[Input]:
         """Full sequences of two lengths, and lengths that vary."""
-        short, long = (16, 32) if self.tiny else (128, 512)
-        generator = np.random.default_rng(1)
+        short, long = (32, 64) if self.tiny else (128, 512)
         found = [
             Input(
                 f"{self.tokens // length} x {length}",
-                length,
-                [np.full(self.tokens // length, length)],
+                [random_tokens(self.tokens // length, length, vocabulary=self.vocabulary)],
             )
             for length in (short, long)
         ]
         count = self.tokens // short
-        drawn = [generator.integers(short // 8, short + 1, count) for _ in range(4)]
-        varied = Input(f"{count} x {short // 8}..{short}", short, drawn)
-        return [found[0], found[1], varied]
+        varied = [
+            random_tokens(count, short, True, self.vocabulary, seed) for seed in range(BATCHES)
+        ]
+        return [*found, Input(f"{count} x {SHORTEST}..{short}", varied)]
 
 
-def random_batch(lengths: np.ndarray, vocabulary: int, seed: int) -> dict[str, np.ndarray]:
-    """Flat ids and segments, masked places (index into the tokens) and labels, for both sides."""
-    generator = np.random.default_rng(seed)
-    starts = np.cumsum(lengths) - lengths
-    masked = [
-        start + 1 + np.sort(generator.permutation(length - 1)[: max(1, round(0.15 * length))])
-        for start, length in zip(starts, lengths, strict=True)
-    ]
-    places = np.arange(lengths.sum()) - np.repeat(starts, lengths)
-    return {
-        "ids": generator.integers(FIRST_TOKEN, vocabulary, lengths.sum()),
-        "segments": (places >= np.repeat(lengths // 2, lengths)).astype(np.int64),
-        "lengths": lengths,
-        "masked": np.concatenate(masked),
-        "next_sentence": generator.integers(0, 2, len(lengths)),
-    }
-
-
-def our_batch(made: dict[str, np.ndarray]) -> Batch:
-    """The batch as `pretrain` would build it."""
-    return Batch(
-        FlatBatch.from_arrays(made["ids"], made["segments"], made["lengths"]),
-        {
-            "masked": torch.from_numpy(made["masked"]),
-            "masked_ids": torch.from_numpy(made["ids"][made["masked"]]),
-            "next_sentence": torch.from_numpy(made["next_sentence"]),
-        },
-    )
-
-
-def peer_batch(made: dict[str, np.ndarray], longest: int) -> dict[str, torch.Tensor]:
-    """The same batch as transformers takes it: padded, with a mask where anything is padding."""
-    lengths = made["lengths"]
-    real = np.arange(longest) < lengths[:, None]  # [sequences, longest]
-    labels = np.full(len(made["ids"]), -100)
-    labels[made["masked"]] = made["ids"][made["masked"]]
-    padded = {}
-    for name, flat, empty in (
-        ("input_ids", made["ids"], 0),
-        ("token_type_ids", made["segments"], 0),
-        ("labels", labels, -100),
-    ):
-        table = np.full(real.shape, empty, dtype=np.int64)
-        table[real] = flat
-        padded[name] = torch.from_numpy(table)
-    if not real.all():
-        padded["attention_mask"] = torch.from_numpy(real.astype(np.int64))
-    padded["next_sentence_label"] = torch.from_numpy(made["next_sentence"])
-    return padded
-
-
-def our_step(plan: Plan, sizes: ModelConfig, made: list[dict[str, np.ndarray]]) -> Step:
+def our_step(plan: Plan, sizes: ModelConfig, made: list[Tokens]) -> Step:
     """A step of bertkit's own training, with its defaults for a long run."""
     torch.manual_seed(0)
     model = PretrainingModel(sizes)
-    batches = [our_batch(one) for one in made]
+    batches = [pretraining_batch(one) for one in made]
     if plan.on_gpu:
         batches = [batch.pinned() for batch in batches]
     return training_step(model, MaskedLMAndNextSentence(), batches, "bf16", plan.device)
 
 
-def peer_step(
-    plan: Plan, sizes: ModelConfig, made: list[dict[str, np.ndarray]], longest: int, setting: str
-) -> Step:
+def peer_step(plan: Plan, sizes: ModelConfig, made: list[Tokens], setting: str) -> Step:
     """The same step with transformers."""
-    batches = [peer_batch(one, longest) for one in made]
+    batches = [peer.pretraining_batch(one) for one in made]
     if plan.on_gpu:
         batches = [{name: value.pin_memory() for name, value in one.items()} for one in batches]
     return peer.training_step(peer_model(sizes, setting), batches, setting, plan.device)
@@ -231,33 +182,20 @@ def timed(plan: Plan, step: Step) -> tuple[list[float], list[float]]:
     return seconds, losses
 
 
-def needed_flops(sizes: ModelConfig, made: dict[str, np.ndarray]) -> float:
-    """Of a step's products: 2 a weight and token forward, twice that backward."""
-    lengths, masked = made["lengths"], len(made["masked"])
-    tokens, sequences = int(lengths.sum()), len(lengths)
-    carried = (masked + sequences) / tokens  # what the last layer carries on
-    pooled = 2 * sequences * sizes.hidden_size * (sizes.hidden_size + 2)  # and next sentence
-    each = training_flops(sizes, lengths, masked / tokens, carried)
-    return float(round(tokens * each + 3 * pooled))
-
-
 def measure_side(plan: Plan, report: Report, size: str, shape: Input, side: str) -> None:
     """Adds a row."""
     sizes = model_config(plan.sizes[size], plan.vocabulary)
-    made = [
-        random_batch(lengths, plan.vocabulary, number)
-        for number, lengths in enumerate(shape.batches)
-    ]
+    made = shape.batches
     if plan.on_gpu:
         torch.cuda.reset_peak_memory_stats(plan.device)
     if side == OURS:
         step = our_step(plan, sizes, made)
     else:
-        step = peer_step(plan, sizes, made, shape.longest, f"bf16 {side}")
+        step = peer_step(plan, sizes, made, f"bf16 {side}")
     seconds, losses = timed(plan, step)
     peak = torch.cuda.max_memory_allocated(plan.device) / 2**30 if plan.on_gpu else None
     each = statistics.median(seconds)
-    teraflops = statistics.mean(needed_flops(sizes, one) for one in made) / each / 1e12
+    teraflops = statistics.mean(pretraining_flops(sizes, one) for one in made) / each / 1e12
     limit = report.peak.get("bf16_teraflops")
     report.rows.append(
         Row(
@@ -322,7 +260,7 @@ def check_equality(plan: Plan, report: Report) -> None:
     sizes = model_config("2x128x2", 2000, hidden_dropout=0.0, attention_dropout=0.0)
     torch.manual_seed(0)
     model = PretrainingModel(sizes)
-    batch = our_batch(random_batch(np.array([40, 17, 64, 3]), 2000, 5))
+    batch = pretraining_batch(random_tokens(4, 64, varied=True, vocabulary=2000))
     exact = gradients_of(model, batch)
     model.to(plan.device)
     for name, dtype, compile, tolerance in (

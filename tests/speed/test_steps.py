@@ -7,7 +7,9 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from bertkit.model.bert import PretrainingModel
 from bertkit.model.config import model_config
+from bertkit.pretraining.objectives import MaskedLMAndNextSentence
 from bertkit.speed import peer, steps
 from bertkit.speed.steps import random_tokens
 
@@ -44,6 +46,22 @@ def test_both_sides_start_from_the_same_kind_of_loss(kind: str, varied: bool) ->
     ours = getattr(steps, kind)(SIZES, tokens, "fp32")()
     theirs = getattr(peer, kind)(SIZES, tokens, "float32 sdpa")()
     assert ours == pytest.approx(theirs, rel=0.1)
+
+
+def test_a_pretraining_step_needs_the_operations_of_its_products() -> None:
+    """Counted by PyTorch in float32, where a CPU pads no rows."""
+    sizes, tokens = model_config("3x32x2", 2000), random_tokens(3, 40, True, 2000)
+    with FlopCounterMode(display=False) as counter:
+        losses = MaskedLMAndNextSentence()(
+            PretrainingModel(sizes), steps.pretraining_batch(tokens)
+        ).losses
+        sum(losses.values()).backward()  # type: ignore[union-attr]
+    lengths = tokens.lengths.astype(int)
+    padding = 3 * lengths.max() ** 2 - (lengths**2).sum()
+    padded = 4 * sizes.layers * sizes.hidden_size * int(padding)
+    in_place = 2 * int(tokens.masked.sum()) * sizes.hidden_size * sizes.vocab_size  # not counted
+    counted = counter.get_total_flops() - 3 * padded + in_place
+    assert steps.pretraining_flops(sizes, tokens) == counted
 
 
 def test_answers_cover_every_text() -> None:

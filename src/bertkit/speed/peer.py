@@ -34,12 +34,18 @@ def pretraining_step(
     """Forward, backward, clipping and AdamW of `BertForPreTraining`."""
     from transformers import BertForPreTraining
 
-    inputs = _padded(tokens, device)
+    model = BertForPreTraining(bert_config(sizes, setting))
+    return training_step(model, [pretraining_batch(tokens)], setting, device)
+
+
+def pretraining_batch(tokens: Tokens) -> dict[str, torch.Tensor]:
+    """All sequences, as `BertForPreTraining` takes them."""
+    inputs = _padded(tokens, "cpu")
     width = inputs["input_ids"].shape[1]
     labels = np.where(tokens.masked[:, :width], tokens.ids[:, :width], -100)
-    inputs["labels"] = torch.from_numpy(labels).to(device)
-    inputs["next_sentence_label"] = torch.from_numpy(tokens.labels).to(device)
-    return training_step(BertForPreTraining(bert_config(sizes, setting)), [inputs], setting, device)
+    inputs["labels"] = torch.from_numpy(labels)
+    inputs["next_sentence_label"] = torch.from_numpy(tokens.labels)
+    return inputs
 
 
 def finetuning_step(
@@ -97,11 +103,13 @@ def _padded(
 ) -> dict[str, torch.Tensor]:
     chosen = slice(None) if rows is None else rows
     width = int(tokens.lengths[chosen].max())
+    real = tokens.real[chosen, :width]
     made = {
         "input_ids": tokens.ids[chosen, :width],
         "token_type_ids": tokens.segments[chosen, :width],
-        "attention_mask": tokens.real[chosen, :width].astype(np.int64),
     }
+    if not real.all():
+        made["attention_mask"] = real.astype(np.int64)
     return {name: torch.from_numpy(values.copy()).to(device) for name, values in made.items()}
 
 

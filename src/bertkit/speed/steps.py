@@ -75,10 +75,14 @@ class Tokens:
 
 
 def random_tokens(
-    sequences: int, length: int, varied: bool = False, vocabulary: int = VOCABULARY
+    sequences: int,
+    length: int,
+    varied: bool = False,
+    vocabulary: int = VOCABULARY,
+    seed: int = 0,
 ) -> Tokens:
     """Sequences of a length, or of lengths from 16 to it; 15 % of each is to predict."""
-    generator = np.random.default_rng(0)
+    generator = np.random.default_rng(seed)
     ids = generator.integers(min(FIRST_WORD, vocabulary - 1), vocabulary, (sequences, length))
     segments = np.repeat([[0] * (length // 2) + [1] * (length - length // 2)], sequences, axis=0)
     labels = generator.integers(0, 2, sequences)
@@ -96,22 +100,30 @@ def pretraining_step(
     sizes: ModelConfig, tokens: Tokens, precision: Precision, device: torch.device | str = "cpu"
 ) -> Step:
     """A step of `pretrain` (masked LM and next sentence, the whole batch at once)."""
+    batches = [pretraining_batch(tokens)]
+    return training_step(
+        PretrainingModel(sizes), MaskedLMAndNextSentence(), batches, precision, device
+    )
+
+
+def pretraining_batch(tokens: Tokens) -> Batch:
+    """All sequences, as `pretrain` would build it."""
     targets = {
         "masked": torch.from_numpy(tokens.masked[tokens.real].nonzero()[0]),
         "masked_ids": torch.from_numpy(tokens.ids[tokens.masked]),
         "next_sentence": torch.from_numpy(tokens.labels),
     }
-    batch = Batch(flat(tokens), targets)
-    return training_step(
-        PretrainingModel(sizes), MaskedLMAndNextSentence(), [batch], precision, device
-    )
+    return Batch(flat(tokens), targets)
 
 
 def pretraining_flops(sizes: ModelConfig, tokens: Tokens) -> float:
-    """Operations that such a step needs."""
+    """Operations that the products of such a step need."""
+    sequences, hidden = len(tokens.lengths), sizes.hidden_size
     predicted = tokens.masked.sum() / tokens.count
-    carried = predicted + len(tokens.lengths) / tokens.count
-    return tokens.count * training_flops(sizes, tokens.lengths, predicted, carried)
+    carried = predicted + sequences / tokens.count  # what the last layer carries on
+    next_sentence = 3 * sequences * 2 * (hidden**2 + hidden * 2)  # through the pooler
+    each = training_flops(sizes, tokens.lengths, predicted, carried)
+    return float(round(tokens.count * each + next_sentence))
 
 
 def finetuning_step(
