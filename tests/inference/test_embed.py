@@ -381,3 +381,16 @@ def test_vectors_of_every_unit_can_have_the_length_1(model, unit) -> None:
     assert empty.any() == (unit == "word")
     assert np.linalg.norm(found.vectors[~empty], axis=1) == pytest.approx(1, abs=1e-5)
     assert not found.vectors[empty].any()
+
+
+def test_a_loaded_model_gives_an_array_of_vectors(model, capsys) -> None:
+    found = model.embed(TEXTS, "concat-last-four", "max", normalize=True)
+    made = embed_texts(model, TEXTS, "concat-last-four", "max", normalize=True)
+    assert found.dtype == np.float32 and found.shape == (len(TEXTS), made.size)
+    assert np.array_equal(found, np.concatenate([one.vectors for one in made.texts]))
+    assert model.embed([]).shape == (0, model.config.hidden_size)
+    assert not capsys.readouterr().err
+    model.embed(["the man " * model.sequence_length])
+    assert "1 of 1 texts are longer" in capsys.readouterr().err
+    with pytest.raises(UserError, match="--weights"):
+        model.embed(TEXTS, "weighted-last-four")

@@ -40,7 +40,7 @@ def test_candidates_are_the_heads_softmax_at_the_mask(pretrained):
 
 
 def test_the_filled_text_has_the_best_candidates_in_place(pretrained):
-    [answer] = fill_masks(load(pretrained), ["  a [MASK]\tb [MASK]!"])
+    [answer] = load(pretrained).fill(["  a [MASK]\tb [MASK]!"])
     first, second = (mask[0].token.removeprefix("##") for mask in answer.masks)
     assert answer.filled == f"  a {first}\tb {second}!"
 

@@ -82,9 +82,10 @@ class EmbedResult:
 
 @dataclass
 class Embeddings:
-    """The vectors of some texts, in order, and the counts of `EmbedResult`."""
+    """The vectors of some texts, in order, and the numbers of `EmbedResult`."""
 
     texts: list[Embedding]
+    size: int
     windowed: int = 0
     truncated: int = 0
     empty_words: int = 0
@@ -224,6 +225,7 @@ def embed_texts(
         found = [replace(one, vectors=_of_length_1(one.vectors)) for one in found]
     return Embeddings(
         found,
+        sentence.size(size) if sentence else size,
         windowed=sum(len(text.sequences) > 1 for text in made),
         truncated=sum(text.cut for text in made),
         empty_words=sum(word.first == word.last for text in made for word in text.words),

@@ -7,6 +7,8 @@ model.predict(["Jim Henson was a puppeteer"])  # a tagger: entities with charact
 model.predict([["Jim", "Henson"]])             # words that are cut already
 model.predict([{"question": "Who?", "context": "Jim Henson was a puppeteer"}])  # its answer
 model.predict([("a text", ["this", "that"])])  # multiple choice: which of the choices
+model.fill(["The cat sat on the [MASK]."])     # a pre-trained one: candidates for each mask
+model.embed(["a text", "another"])             # any: a vector for each text
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from torch import nn
 
 from bertkit import config as configurations
@@ -23,7 +26,8 @@ from bertkit.errors import UserError
 from bertkit.formats.hub import checkpoint_path
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.formats.sentence import SentenceModules, read_sentence_modules
-from bertkit.inference.config import Words
+from bertkit.inference.config import Pooling, Words
+from bertkit.inference.inputs import TextInput
 from bertkit.inference.words import words_of
 from bertkit.model.config import ModelConfig
 from bertkit.model.encoder import set_compute_dtype
@@ -48,6 +52,9 @@ from bertkit.training.allocator import keep_memory
 from bertkit.training.config import Precision
 from bertkit.training.device import choose_device
 from bertkit.training.precision import compute_dtype
+
+if TYPE_CHECKING:
+    from bertkit.inference.fill import FilledText
 
 Prediction = (
     ClassPrediction
@@ -156,6 +163,52 @@ class LoadedModel(nn.Module):
         answers = self.answer(examples, None, batch_tokens, long, window_mean)
         say_lengths(len(inputs), len(answers.windows), answers.truncated, self.sequence_length)
         return answers.predictions
+
+    def fill(self, texts: Sequence[str], top: int = 5) -> list[FilledText]:
+        """The masked LM's `top` candidates for each [MASK] of the texts.
+
+        Raises:
+            UserError: the model has no masked-LM head; a text has no [MASK], or masks too far
+                apart for one sequence.
+        """
+        from bertkit.inference.fill import fill_masks
+
+        return fill_masks(self, texts, top)
+
+    def embed(
+        self,
+        texts: Sequence[TextInput],
+        layers: str = "last",
+        pooling: Pooling | None = None,
+        *,
+        weights: Sequence[float] | None = None,
+        long: Long | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+        normalize: bool | None = None,
+    ) -> np.ndarray:
+        """A vector for each text or pair: [texts, size], float32.
+
+        The arguments are the options of `bertkit embed`. For words and tokens see
+        `bertkit.inference.embed.embed_texts`.
+
+        Raises:
+            UserError: options that do not go together or that the model cannot follow.
+        """
+        from bertkit.inference.embed import embed_texts
+
+        made = embed_texts(
+            self,
+            texts,
+            layers,
+            pooling,
+            weights=weights,
+            long=long,
+            batch_tokens=batch_tokens,
+            normalize=normalize,
+        )
+        say_lengths(len(texts), made.windowed, made.truncated, self.sequence_length)
+        none = np.zeros((0, made.size), np.float32)
+        return np.concatenate([none, *(one.vectors for one in made.texts)])
 
     def answer(
         self,
