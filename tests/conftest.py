@@ -1,12 +1,13 @@
 """What the tests of several rooms share: lent data, a small tokenizer, and threads that fit.
 
 Under pytest-xdist each worker computes with one thread, so that two workers on two cores do not
-fight over them; a test that needs more sets `torch.set_num_threads` itself and puts it back.
+fight over them; a test that needs another number asks the fixture `threads` for it.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,16 @@ WORDS = (
     "##s ##ed ##ing ##er ##ly ##un un ##aff ##able want ##want run play "
     "我 你 他 是 的 不 好 书 店 人"
 )
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    """Sets how many threads compute, until the test ends."""
+    import torch
+
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from bertkit.inference.embed import embed_texts
 from bertkit.inference.fill import fill_masks
@@ -42,14 +41,6 @@ def chances(model: LoadedModel, texts: list[str], budget: int) -> list[Any]:
     ]
 
 
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def models(tmp_path_factory, tiny_tokenizer) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("models")
@@ -72,8 +63,9 @@ def test_texts_of_mixed_lengths_get_the_same_answers_alone_and_in_any_batch(
     answers: Callable[[LoadedModel, list[str], int], list[Any]],
     head: str,
     models: dict[str, Path],
-    two_threads: None,
+    threads: Callable[[int], None],
 ) -> None:
+    threads(2)
     model = load(models[head])
     generator = random.Random(7)
     sizes = [0, 0, 1, 20, *(generator.randrange(20) for _ in range(25))]

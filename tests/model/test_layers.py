@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -11,16 +11,9 @@ from torch.nn import functional as F
 from bertkit.model.layers import FEW_ROWS, Linear
 
 
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.parametrize("rows", [0, 1, 7, FEW_ROWS, FEW_ROWS + 1])
-def test_few_rows_have_the_numbers_of_many(rows: int, two_threads: None) -> None:
+def test_few_rows_have_the_numbers_of_many(rows: int, threads: Callable[[int], None]) -> None:
+    threads(2)
     torch.manual_seed(rows)
     layer, values = Linear(48, 96, deviation=0.2), torch.randn(rows, 48)
     layer.bias.data.normal_()
@@ -32,6 +25,6 @@ def test_few_rows_have_the_numbers_of_many(rows: int, two_threads: None) -> None
         torch.testing.assert_close(found, expected.detach(), rtol=1e-5, atol=1e-5)
         if rows > 1:
             assert (found.stride(0) == 1) == (rows <= FEW_ROWS)
-        torch.set_num_threads(1)
+        threads(1)
         torch.testing.assert_close(layer(values), expected.detach(), rtol=1e-5, atol=1e-5)
     assert layer(values.expand(2, rows, 48)).shape == (2, rows, 96)

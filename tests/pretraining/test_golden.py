@@ -7,11 +7,11 @@ integers and the same everywhere; losses differ in the last digits from processo
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from bertkit.model.bert import PretrainingModel
 from bertkit.model.config import model_config
@@ -51,24 +51,22 @@ def test_the_batches_of_the_default_rules_are_what_they_were() -> None:
     assert digest.hexdigest() == DIGEST
 
 
-def test_the_losses_of_the_default_objective_are_what_they_were(tmp_path: Path) -> None:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        seed_initial_weights(5)
-        model = PretrainingModel(model_config("2x32x2", 100))
-        options = TrainOptions(
-            steps=30,
-            learning_rate=3e-3,
-            warmup_steps=3,
-            precision="fp32",
-            seed=5,
-            log_steps=3,
-            workers=0,
-            quiet=True,
-        )
-        train(model, MaskedLMAndNextSentence(), source(), options, tmp_path)
-    finally:
-        torch.set_num_threads(threads)
+def test_the_losses_of_the_default_objective_are_what_they_were(
+    tmp_path: Path, threads: Callable[[int], None]
+) -> None:
+    threads(1)
+    seed_initial_weights(5)
+    model = PretrainingModel(model_config("2x32x2", 100))
+    options = TrainOptions(
+        steps=30,
+        learning_rate=3e-3,
+        warmup_steps=3,
+        precision="fp32",
+        seed=5,
+        log_steps=3,
+        workers=0,
+        quiet=True,
+    )
+    train(model, MaskedLMAndNextSentence(), source(), options, tmp_path)
     losses = [record["loss"] for record in read_log(tmp_path) if record["kind"] == "train"]
     assert losses == pytest.approx(LOSSES, rel=2e-4)

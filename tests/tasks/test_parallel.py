@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -14,11 +14,8 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def three_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    yield
-    torch.set_num_threads(before)
+def three_threads(threads: Callable[[int], None]) -> None:
+    threads(3)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3 * LEAST_EACH - 1, 3 * LEAST_EACH, 40])
