@@ -16,40 +16,29 @@ import argparse
 import json
 import statistics
 import sys
-import tempfile
-from pathlib import Path
 
-from bertkit.pretraining.config import PretrainConfig
-from bertkit.pretraining.run import pretrain
-from bertkit.report.log import read_records
+from short_run import train_records
+
 from bertkit.speed.roofline import processor
 
 
 def curve(options: argparse.Namespace, precision: str, seed: int) -> list[float]:
     """The mean loss of each window of steps."""
-    with tempfile.TemporaryDirectory() as scratch:
-        run = Path(scratch, "run")
-        pretrain(
-            PretrainConfig(
-                corpus=options.corpus,
-                output=str(run),
-                model=options.model,
-                sequence_length=options.length,
-                phases=["none"],
-                batch_size=options.sequences,
-                learning_rate=options.learning_rate,
-                warmup=0.1,
-                steps=options.steps,
-                log_steps=options.window,
-                precision=precision,  # type: ignore[arg-type]
-                evaluate_examples=0,
-                checkpoint_steps=0,
-                seed=seed,
-                verify=False,
-                quiet=True,
-            )
-        )
-        return [one["loss"] for one in read_records(run) if one["kind"] == "train"]
+    records = train_records(
+        options.corpus,
+        model=options.model,
+        sequence_length=options.length,
+        batch_size=options.sequences,
+        learning_rate=options.learning_rate,
+        warmup=0.1,
+        steps=options.steps,
+        log_steps=options.window,
+        precision=precision,
+        evaluate_examples=0,
+        checkpoint_steps=0,
+        seed=seed,
+    )
+    return [one["loss"] for one in records]
 
 
 def main() -> None:

@@ -16,12 +16,8 @@ import argparse
 import json
 import statistics
 import sys
-import tempfile
-from pathlib import Path
 
-from bertkit.pretraining.config import PretrainConfig
-from bertkit.pretraining.run import pretrain
-from bertkit.report.log import read_records
+from short_run import train_records
 
 MOST = 0.02
 LOG_STEPS = 5
@@ -39,26 +35,17 @@ def main() -> None:
     rows = []
     print(f"{'workers':<9}{'waiting':>9}{'tokens/s':>10}", flush=True)
     for workers in options.workers:
-        with tempfile.TemporaryDirectory() as scratch:
-            run = Path(scratch, "run")
-            pretrain(
-                PretrainConfig(
-                    corpus=options.corpus,
-                    output=str(run),
-                    model=options.model,
-                    sequence_length=options.length,
-                    phases=["none"],
-                    batch_size=options.sequences,
-                    micro_batch_size=min(32, options.sequences),
-                    steps=options.steps + LOG_STEPS,
-                    log_steps=LOG_STEPS,
-                    workers=workers,
-                    evaluate_examples=32,
-                    verify=False,
-                    quiet=True,
-                )
-            )
-            records = [one for one in read_records(run) if one["kind"] == "train"][1:]
+        records = train_records(
+            options.corpus,
+            model=options.model,
+            sequence_length=options.length,
+            batch_size=options.sequences,
+            micro_batch_size=min(32, options.sequences),
+            steps=options.steps + LOG_STEPS,
+            log_steps=LOG_STEPS,
+            workers=workers,
+            evaluate_examples=32,
+        )[1:]
         waiting = statistics.mean(one["waiting"] for one in records)
         speed = statistics.median(one["tokens_per_second"] for one in records)
         rows.append({"workers": workers, "waiting": round(waiting, 5), "tokens_per_second": speed})
