@@ -145,7 +145,8 @@ def attend(qkv: Tensor, layout: Layout, heads: int, rate: float, backend: Backen
     if backend == "varlen":
         return _flash(qkv, layout, heads, rate)
     if qkv.device.type == "cpu":
-        parts = qkv.contiguous().split([sequences * length for sequences, length in layout.runs])
+        qkv = qkv.contiguous()  # of few tokens it comes transposed
+        parts = qkv.split([sequences * length for sequences, length in layout.runs])
         contexts = [
             _sdpa(part.view(*run, -1), heads, rate, None, layout.causal).flatten(0, 1)
             for part, run in zip(parts, layout.runs, strict=True)

@@ -70,14 +70,10 @@ def transposed_is_faster(values: Tensor) -> bool:
     MKL divides the second one among threads by the rows, and each thread lays out the whole weight
     for its few; the first one it divides by the outputs.
     """
-    return (
-        values.ndim == 2
-        and len(values) <= FEW_ROWS
-        and values.device.type == "cpu"
-        and values.dtype == torch.float32
-        and not torch.is_grad_enabled()
-        and torch.get_num_threads() > 1
-    )
+    if torch.is_grad_enabled() or values.device.type != "cpu":
+        return False  # before a look at the rows, by which torch.compile would tell kernels apart
+    few = values.ndim == 2 and len(values) <= FEW_ROWS
+    return few and values.dtype == torch.float32 and torch.get_num_threads() > 1
 
 
 @functools.cache
