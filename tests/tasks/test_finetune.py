@@ -297,8 +297,26 @@ def test_a_run_is_not_continued_with_other_data(checkpoint, tmp_path):
     finetune(settings)
     finetune(settings)
     train.write_text(train.read_text().replace("glad", "happy"))
-    with pytest.raises(UserError, match=r"train.tsv changed since the run in .*run began"):
+    with pytest.raises(UserError, match=r"train.tsv changed, came .* the run in .*run began"):
         finetune(settings)
+
+
+@pytest.mark.parametrize("goes", [True, False], ids=["goes", "comes"])
+def test_a_run_is_not_continued_when_its_dev_file_goes_or_comes(checkpoint, tmp_path, goes):
+    write_sentiment(tmp_path / "train.tsv", 40)
+    dev = tmp_path / "dev.tsv"
+    if goes:
+        write_sentiment(dev, 10)
+    settings = config(checkpoint, tmp_path, tmp_path / "run", epochs=0.5)
+    finetune(settings)
+    before = (tmp_path / "run" / "metrics.json").read_bytes()
+    if goes:
+        dev.unlink()
+    else:
+        write_sentiment(dev, 10)
+    with pytest.raises(UserError, match=r"dev.tsv changed, came or went since the run"):
+        finetune(settings)
+    assert (tmp_path / "run" / "metrics.json").read_bytes() == before
 
 
 @pytest.mark.parametrize(

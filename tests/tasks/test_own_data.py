@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,13 @@ from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
 from bertkit.tasks.evaluate import evaluate
 from bertkit.tasks.finetune import finetune
 from bertkit.tasks.own_data import infer, resolve
-from bertkit.tasks.readers import label_list, read_label_lists, read_scores, read_table
+from bertkit.tasks.readers import (
+    label_list,
+    read_label_lists,
+    read_scores,
+    read_table,
+    require_file,
+)
 from bertkit.tasks.registry import TASKS
 from bertkit.tasks.task import Columns
 from bertkit.tasks.word_readers import read_columns, read_tagged
@@ -155,6 +163,70 @@ def test_labels_of_choices_are_numbers_letters_or_texts(tmp_path):
     columns = Columns(text="q", choices=("one", "two", "three"))
     found = TASKS["multiple-choice"].read(path, columns)
     assert [(len(example.choices), example.answer) for example in found] == [(3, 1), (2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("choices", "labels", "answers"),
+    [
+        (["0", "2", "1", "3"], [2, 1], [2, 1]),  # a JSON number counts
+        (["0", "2", "1", "3"], ["2", "1"], [1, 2]),  # all are texts of their choices
+        (["2", "4", "1", "8"], ["1", "0"], [1, 0]),  # not all are, but all are numbers
+        (["b", "a", "d", "e"], ["A", "C"], [0, 2]),
+        (["b", "a", "c", "d"], ["a", "c"], [1, 2]),
+        (["x", "ß", "C"], ["ß", "C"], [1, 2]),
+    ],
+)
+def test_the_whole_file_decides_what_a_label_of_a_choice_means(choices, labels, answers, tmp_path):
+    rows = [{"text": "q", "choices": choices, "label": label} for label in labels]
+    found = TASKS["multiple-choice"].read(written(tmp_path, "a.jsonl", rows), Columns())
+    assert [example.answer for example in found] == answers
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "task"),
+    [
+        (f"train{suffix}", [{"text": "x", "label": "a"}, {"text": "y", "label": "b"}],
+         "classification")
+        for suffix in (".jsonl", ".ndjson", ".jsonlines", ".json-lines", ".json")
+    ]
+    + [
+        (f"train{suffix}", [{"id": "1", "context": "a b", "question": "q",
+         "answers": [{"text": "b", "answer_start": 2}]}], "question-answering")
+        for suffix in (".json", ".jsonl", ".ndjson")
+    ]
+    + [(f"train{suffix}", "x O\ny B-A\n", "tagging") for suffix in (".txt", ".iob", ".conll")],
+)  # fmt: skip
+def test_a_folder_is_looked_through_for_every_kind_of_file(name, content, task, tmp_path):
+    path = written(tmp_path, name, content)
+    found = resolve(config(data=str(tmp_path)))
+    assert found.task == task
+    assert require_file(TASKS[task], tmp_path, "train") == path
+    assert len(TASKS[task].read(path, Columns())) > 0
+
+
+def test_words_without_tags_are_read_where_tags_need_not_be_known(tmp_path):
+    unlabeled = Columns(unlabeled=True)
+    bare = written(tmp_path, "a.conll", "我\n們\n\nb\n")
+    assert [e.words for e in read_columns(bare, unlabeled)] == [["我", "們"], ["b"]]
+    lists = written(tmp_path, "a.jsonl", [{"tokens": ["a", "b"]}, {"tokens": ["c"], "tags": None}])
+    assert [e.words for e in read_tagged(lists, unlabeled)] == [["a", "b"], ["c"]]
+    forms = written(tmp_path, "a.conllu", "1\tdo\tdo\t_\t_\t_\t0\troot\t_\t_\n\n")
+    assert [e.words for e in read_tagged(forms, unlabeled)] == [["do"]]
+    for path in (bare, lists, forms):
+        assert not any(TASKS["tagging"].is_labelled(e) for e in read_tagged(path, unlabeled))
+    with pytest.raises(UserError, match="no column 'ner_tags'"):
+        read_tagged(lists, Columns())
+
+
+def test_dates_and_decimals_of_a_parquet_file_become_text(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    day, score = datetime.date(2020, 1, 2), Decimal("1.50")
+    rows = [{"id": day, "text": "x", "label": score}, {"id": None, "text": "y", "label": score}]
+    parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    found = read_scores(tmp_path / "a.parquet", Columns())
+    assert [(one.id, one.label) for one in found] == [("2020-01-02", "1.50"), ("", "1.50")]
 
 
 def test_from_a_file_to_predictions_with_a_split_that_is_kept(checkpoint, tmp_path, capsys):

@@ -136,8 +136,12 @@ def test_records_as_on_the_hub_are_read(tmp_path):
         QuestionExample("2", "?", "a gold", None),
     ]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (tmp_path / "a.json").write_text(json.dumps(rows))
-    assert read_squad(tmp_path / "a.jsonl") == read_squad(tmp_path / "a.json") == expected
+    (tmp_path / "list.json").write_text(json.dumps(rows))
+    (tmp_path / "lines.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name in ("a.jsonl", "list.json", "lines.json"):
+        assert read_squad(tmp_path / name) == expected
+    (tmp_path / "one.json").write_text(json.dumps(rows[0]))
+    assert read_squad(tmp_path / "one.json") == expected[:1]
     (tmp_path / "b.jsonl").write_text(json.dumps({**rows[0], "answers": "gold"}))
     with pytest.raises(UserError, match=r"line 1: 'answers' is a text, not a list"):
         read_squad(tmp_path / "b.jsonl")

@@ -9,14 +9,19 @@ and one's own tables.
                    the answer is the text of a choice
     own            a column that holds a list, or a column for each choice; the label is a number
                    from 0, a letter from A, or the text of a choice
+
+Where choices are numbers or letters themselves, a label could mean several of these. A JSON number
+counts the choices; of written labels the whole file decides: texts where all are texts of their
+choices, then numbers where all are, then letters.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 from bertkit.errors import UserError
@@ -220,8 +225,9 @@ def _examples(
 ) -> list[ChoiceExample]:
     mistakes = Mistakes()
     examples = []
-    for row, (context, question, choices, label, name) in rows:
-        answer = None if label in (None, "") else answer_of(label, choices)
+    rows = list(rows)
+    answers = answers_of([(label, choices) for _, (_, _, choices, label, _) in rows])
+    for (row, (context, question, choices, label, name)), answer in zip(rows, answers, strict=True):
         if not choices:
             mistakes.add(row.where, "no choices")
         elif label in (None, "") and not columns.unlabeled:
@@ -235,14 +241,46 @@ def _examples(
     return some(examples, path)
 
 
-def answer_of(label: Any, choices: list[str]) -> int | None:
-    """The number of the choice that a label means: its text, a number from 0, a letter from A."""
-    text = plain_text(label).strip()
-    if text in choices:
-        return choices.index(text)
-    if text.isascii() and text.isdigit() and int(text) < len(choices):
-        return int(text)
-    letter = ord(text.upper()) - ord("A") if len(text) == 1 else -1
+def answers_of(labelled: Sequence[tuple[Any, list[str]]]) -> list[int | None]:
+    """The numbers of the choices that the (label, choices) of a file mean.
+
+    None for a label that is None, "" or none of its choices.
+
+    >>> answers_of([("b", ["a", "b"]), ("A", ["c", "d"]), ("2", ["e", "f"])])
+    [1, 0, None]
+    """
+    written = [
+        (plain_text(label).strip(), choices)
+        for label, choices in labelled
+        if label not in (None, "") and not _is_count(label)
+    ]
+    ways = (_by_text, _by_number, _by_letter)
+    fitting = [w for w in ways if all(w(text, choices) is not None for text, choices in written)]
+
+    def answer(label: Any, choices: list[str]) -> int | None:
+        if label in (None, ""):
+            return None
+        tried = (_by_number,) if _is_count(label) else fitting[:1] or ways
+        text = plain_text(label).strip()
+        return next((n for way in tried if (n := way(text, choices)) is not None), None)
+
+    return [answer(label, choices) for label, choices in labelled]
+
+
+def _is_count(label: Any) -> bool:
+    return isinstance(label, int) and not isinstance(label, bool)
+
+
+def _by_text(label: str, choices: list[str]) -> int | None:
+    return choices.index(label) if label in choices else None
+
+
+def _by_number(label: str, choices: list[str]) -> int | None:
+    return int(label) if label in map(str, range(len(choices))) else None
+
+
+def _by_letter(label: str, choices: list[str]) -> int | None:
+    letter = ascii_uppercase.find(label.upper()) if len(label) == 1 else -1
     return letter if 0 <= letter < len(choices) else None
 
 

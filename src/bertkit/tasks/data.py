@@ -106,10 +106,11 @@ def same_inputs(run: Path, files: Sequence[Path]) -> None:
     inputs = {str(file): sha256(file) for file in files if file.is_file()}
     if path.exists():
         before = json.loads(path.read_text(encoding="utf-8"))
-        changed = [name for name in inputs if before.get(name) != inputs[name]]
+        names = [*before, *(name for name in inputs if name not in before)]
+        changed = [name for name in names if before.get(name) != inputs.get(name)]
         if changed:
             raise UserError(
-                f"{', '.join(changed)} changed since the run in {run} began; "
+                f"{', '.join(changed)} changed, came or went since the run in {run} began; "
                 "give another --output, or remove that folder"
             )
         return

@@ -47,7 +47,8 @@ def chunks(tags: Sequence[str]) -> list[Chunk]:
     An entity starts at B- or S-, and at an I- or E- that cannot go on: after "O", after another
     type, after E- or S-. So a stray I- begins an entity, which makes IOB1 and IOB2 one case.
 
-    >>> chunks(["I-ORG", "O", "I-PER", "B-PER", "I-LOC"])  # each word its own entity
+    >>> [(one.label, one.first, one.last) for one in chunks(["I-ORG", "O", "I-PER", "I-PER"])]
+    [('ORG', 0, 0), ('PER', 2, 3)]
     """
     found: list[Chunk] = []
     first, open_label = 0, None

@@ -26,7 +26,7 @@ from bertkit.tasks.readers import label_list
 from bertkit.tasks.records import RECORD_SUFFIXES, Record, hub_split, is_hub, read_records
 from bertkit.tasks.registry import TASKS
 from bertkit.tasks.rows import no_column, plain_text, read_lines
-from bertkit.tasks.word_readers import TAG_LISTS, WORD_LISTS
+from bertkit.tasks.word_readers import TAG_LISTS, TAGGED, WORD_LISTS
 
 TEXTS = ("text", "sentence", "content", "review", "body", "title", "question")
 PAIRS = (
@@ -39,7 +39,6 @@ PAIRS = (
 LABELS = ("label", "labels", "class", "category", "topic", "target", "score", "rating", "tags")
 """Columns looked for, in this order, where the user names none."""
 
-TAGGED = frozenset({".conll", ".conllu", ".bio", ".iob"})
 MANY_VALUES = 20
 """Labels that are whole numbers of more values than this are taken for scores."""
 QUESTION_ANSWERING = "question-answering"
@@ -83,8 +82,8 @@ def _training_source(config: FinetuneConfig) -> Path:
         if found is None:
             raise UserError(f"{folder} has no train split; name one as hub:NAME:CONFIG:SPLIT")
         return found
-    endings = sorted(RECORD_SUFFIXES | TAGGED | {".txt"})
-    there = [folder / f"train{ending}" for ending in endings]
+    suffixes = (*RECORD_SUFFIXES, *TAGGED, ".txt")
+    there = [folder / f"train{suffix}" for suffix in suffixes]
     found_files = [path for path in there if path.is_file()]
     if len(found_files) != 1:
         several = ", ".join(path.name for path in found_files)

@@ -26,6 +26,7 @@ from bertkit.errors import UserError
 from bertkit.model.batch import FlatBatch
 from bertkit.model.heads import span_loss
 from bertkit.tasks.question_windows import Window, Windowing, make_windows
+from bertkit.tasks.readers import TABLES, split_files
 from bertkit.tasks.spans import AnswerPrediction, Span, decode_answers
 from bertkit.tasks.squad import QuestionExample, read_squad, without_lost_answers
 from bertkit.tasks.squad_metrics import (
@@ -354,7 +355,7 @@ def _squad_files(train: str, dev: str, test: str) -> dict[str, tuple[str, ...]]:
 QUESTION_ANSWERING = Task(
     name="question-answering",
     summary="answers that stand in a context, or none; your own .json in SQuAD's form",
-    files=_squad_files("train.json", "dev.json", "test.json"),
+    files=split_files(TABLES),
     read=read,
     features=features,
     collate=collate,

@@ -15,11 +15,11 @@ from typing import Any
 
 from bertkit.errors import UserError
 from bertkit.progress import say
-from bertkit.tasks.records import Record, hub_split, is_hub, read_records
+from bertkit.tasks.records import RECORD_SUFFIXES, Record, hub_split, is_hub, read_records
 from bertkit.tasks.rows import TableForm, no_column, plain_text
 from bertkit.tasks.task import Columns, Task
 
-TABLES = tuple("{split}." + ending for ending in ("tsv", "csv", "jsonl", "json", "parquet"))
+TABLES = tuple("{split}" + suffix for suffix in RECORD_SUFFIXES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +286,8 @@ def some(examples: list[Any], path: Path) -> list[Any]:
 
 
 def _id(row: Record, layout: Layout) -> str:
-    return next((plain_text(row[name]) for name in layout.id if name in row), "")
+    names = (name for name in layout.id if row.get(name) is not None)
+    return next((plain_text(row[name]) for name in names), "")
 
 
 def find_file(task: Task, folder: Path, split: str) -> Path | None:

@@ -20,9 +20,10 @@ from bertkit.errors import UserError, reason
 from bertkit.extraction.hub import PREFIX, parse_name
 from bertkit.extras import need
 from bertkit.tasks.rows import TableForm, json_objects, read_rows
-from bertkit.text.documents import JSONL_SUFFIXES
+from bertkit.text.documents import JSONL_SUFFIXES, broken_utf8
 
-RECORD_SUFFIXES = frozenset({".csv", ".tsv", ".json", ".parquet"}) | JSONL_SUFFIXES
+RECORD_SUFFIXES = (".tsv", ".csv", *sorted(JSONL_SUFFIXES, key=len), ".json", ".parquet")
+"""In a folder with several files of a split the first of these counts."""
 
 HUB_SPLITS = {
     "train": ("train",),
@@ -111,11 +112,19 @@ def _is_list(path: Path) -> bool:
 def load_json(path: Path) -> Any:
     """The content of a JSON file; UserError where it is none."""
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; check the name") from None
+        return json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON ({error}); copy or export it again") from None
+
+
+def read_text(path: Path) -> str:
+    """The content of a UTF-8 file, without a BOM."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; check the name") from None
+    except UnicodeDecodeError:
+        raise broken_utf8(path) from None
 
 
 def _listed(path: Path) -> Iterator[Record]:

@@ -211,7 +211,12 @@ def _is_plain(value: object) -> bool:
 
 
 def plain_text(value: object) -> str:
-    """A string as it is; a number or a truth value as JSON writes it."""
-    text = value if isinstance(value, str) else json.dumps(value)
+    """A string as it is; a number or a truth value as JSON writes it; else what Python calls it."""
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, (bool, int, float, list, dict)):
+        text = json.dumps(value, default=str)
+    else:  # a date or a decimal of a Parquet column
+        text = str(value)
     # half a surrogate pair ("\ud800") is no character: it could be neither tokenized nor printed
     return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text

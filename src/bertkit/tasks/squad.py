@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.errors import UserError
-from bertkit.tasks.records import is_hub, read_records
+from bertkit.tasks.records import is_hub, read_records, read_text
 
 FORM = 'SQuAD files are {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}'
 NAMED = 3
@@ -91,7 +91,7 @@ def read_squad(path: Path) -> list[QuestionExample]:
     document = None
     if path.suffix.lower() == ".json" and not is_hub(path):
         document = _document(path)
-    if document is None or _is_records(document):
+    if document is None or _are_records(document):
         examples = list(_recorded(path))
     else:
         examples = list(_questions(document, path))
@@ -140,15 +140,12 @@ def _short(text: str, most: int = 30) -> str:
 
 
 def _document(path: Path) -> Any:
+    """The value in a JSON file, or None where it holds several: one a line."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; check the name") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 at byte {error.start}; convert it to UTF-8") from None
-    try:
-        return json.loads(text)
+        return json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
+        if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
+            return None
         raise UserError(f"{path}: not JSON ({error}); {FORM}") from None
 
 
@@ -175,9 +172,9 @@ def _questions(document: Any, path: Path) -> Iterator[QuestionExample]:
                 yield QuestionExample(str(name), question, context, _answers(qa, path, where))
 
 
-def _is_records(document: Any) -> bool:
-    """Whether a JSON file is a list of records instead of SQuAD's tree."""
-    first = document[0] if isinstance(document, list) and document else None
+def _are_records(document: Any) -> bool:
+    """Whether a JSON file is a list of records, or one, instead of SQuAD's tree."""
+    first = document[0] if isinstance(document, list) and document else document
     return isinstance(first, dict) and {"context", "question"} <= first.keys()
 
 

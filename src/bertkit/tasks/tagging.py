@@ -32,7 +32,7 @@ from bertkit.tasks.metrics import OUTSIDE, chunks, entity_scores, split_tag, tag
 from bertkit.tasks.readers import WordsExample, split_files
 from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
 from bertkit.tasks.windows import OVERLAP
-from bertkit.tasks.word_readers import read_pos, read_tagged
+from bertkit.tasks.word_readers import LIST_SUFFIXES, TAGGED, read_pos, read_tagged
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
 
@@ -289,9 +289,6 @@ def counts(examples: Sequence[WordsExample]) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-ENDINGS = ("txt", "conll", "bio", "tsv", "conllu", "jsonl", "json", "parquet")
-
-
 def blind(examples: Sequence[WordsExample], labels: Sequence[str]) -> list[list[TagPrediction]]:
     """Each tag on all words."""
     return [
@@ -303,7 +300,7 @@ def blind(examples: Sequence[WordsExample], labels: Sequence[str]) -> list[list[
 TAGGING = Task(
     name="tagging",
     summary="a tag for each word, from your own CoNLL columns or lists",
-    files=split_files(tuple("{split}." + ending for ending in ENDINGS)),
+    files=split_files(tuple("{split}" + s for s in (".txt", *TAGGED, ".tsv", *LIST_SUFFIXES))),
     read=read_tagged,
     labels=label_names,
     features=features,

@@ -25,6 +25,10 @@ from bertkit.tasks.task import Columns
 DOCUMENT_START = "-DOCSTART-"
 """CoNLL-2003 marks a new document with a sentence of this one word."""
 
+TAGGED = (".conll", ".conllu", ".bio", ".iob")
+"""Endings of files of words with tags."""
+LIST_SUFFIXES = tuple(suffix for suffix in RECORD_SUFFIXES if suffix not in (".tsv", ".csv"))
+"""Endings of files that can hold lists."""
 WORD_LISTS = ("tokens", "words")
 TAG_LISTS = ("ner_tags", "tags", "labels", "label", "pos_tags", "upos")
 """Columns that hold lists, where the user names none."""
@@ -37,7 +41,7 @@ def read_tagged(path: Path, columns: Columns) -> list[WordsExample]:
         UserError: broken UTF-8, a word without a tag, no sentences.
     """
     suffix = path.suffix.lower()
-    if is_hub(path) or suffix in RECORD_SUFFIXES - {".tsv", ".csv"}:
+    if is_hub(path) or suffix in LIST_SUFFIXES:
         return read_lists(path, columns)
     if suffix == ".conllu":
         return read_pos(path, columns)
@@ -46,6 +50,8 @@ def read_tagged(path: Path, columns: Columns) -> list[WordsExample]:
 
 def read_columns(path: Path, columns: Columns) -> list[WordsExample]:
     """Reads tagged sentences; tags come out as IOB2 whichever scheme the file uses.
+
+    Where tags need not be known, a file of bare words is read too.
 
     Raises:
         UserError: broken UTF-8, a line without a tag, no sentences.
@@ -77,14 +83,16 @@ def read_columns(path: Path, columns: Columns) -> list[WordsExample]:
             # only blanks and tabs divide: U+3000 and its kind may be a word of its own
             fields = line.replace("\t", " ").rstrip(" ").split(" ")
             width = width or len(fields)
-            if len(fields) < 2:
+            bare = columns.unlabeled and width == 1
+            if len(fields) < 2 and not bare:
                 mistakes.add(f"{path}, line {number}", "a word without a tag")
             elif len(fields) != width:
                 uneven.add(
                     f"{path}, line {number}", f"{len(fields)} columns where the first has {width}"
                 )
             words.append(fields[0])
-            tags.append(fields[-1])
+            if not bare:
+                tags.append(fields[-1])
     number += 1
     finish()
     mistakes.refuse("give a word and its tag on each line and a blank line after each sentence")
@@ -131,11 +139,13 @@ def read_lists(path: Path, columns: Columns) -> list[WordsExample]:
         if words is None:
             raise no_column(row, row.where, word_names[0], "--text")
         tags = next((row[name] for name in tag_names if name in row), None)
+        if tags is None and columns.unlabeled:
+            tags = []
         if tags is None:
             raise no_column(row, row.where, tag_names[0], "--label")
         if not isinstance(words, list) or not isinstance(tags, list):
             mistakes.add(row.where, "the words and the tags must be lists")
-        elif len(words) != len(tags):
+        elif len(words) != len(tags) and not (columns.unlabeled and not tags):
             mistakes.add(row.where, f"{len(words)} words, but {len(tags)} tags")
         elif words:
             sentences.append(([plain_text(w) for w in words], [plain_text(t) for t in tags], None))
@@ -148,12 +158,16 @@ def read_lists(path: Path, columns: Columns) -> list[WordsExample]:
 
 def read_pos(path: Path, columns: Columns) -> list[WordsExample]:
     """Reads words with their parts of speech: CoNLL-U (the universal ones), pairs, or columns."""
-    if is_hub(path) or path.suffix.lower() in RECORD_SUFFIXES - {".tsv", ".csv"}:
+    if is_hub(path) or path.suffix.lower() in LIST_SUFFIXES:
         return read_lists(path, columns)
     if path.suffix.lower() != ".conllu" and not _has_pairs(path):
         return read_columns(path, columns)
     rows = _conllu(path) if path.suffix.lower() == ".conllu" else read_pairs(path)
-    examples = [WordsExample(words, tags) for words, tags in rows if words]
+    examples = [
+        WordsExample(words, [] if columns.unlabeled and set(tags) == {"_"} else tags)
+        for words, tags in rows
+        if words
+    ]
     if not examples:
         raise UserError(f"{path} has no sentences; give CoNLL-U, or words with their tags")
     return examples
