@@ -189,7 +189,8 @@ def _data(data: dict[str, Any]) -> list[Html]:
     ]
     counts, dev = data.get("counts") or {}, data.get("dev_counts") or {}
     rows = [
-        [str(label), count(number), count(dev.get(label, 0))] for label, number in counts.items()
+        [str(label), count(counts.get(label, 0)), count(dev.get(label, 0))]
+        for label in {**counts, **dev}
     ]
     pieces = [facts(pairs)] if pairs else []
     return pieces + ([table(["Label", "Training", "Dev"], rows, numbers=(1, 2))] if rows else [])

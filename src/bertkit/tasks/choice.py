@@ -68,12 +68,14 @@ def features(
     """One unit for each question, or for each window over its context."""
     made: list[ChoiceFeatures] = []
     truncated = 0
+    whole: list[int] = []
     room = max(options.sequence_length - 3, 0)
     for number, example in enumerate(examples):
         context = tokenizer.token_ids(example.context)
         seconds = [tokenizer.token_ids(f"{example.question} {one}") for one in example.choices]
         target = example.answer if labels is not None else None
         cut = False
+        whole.append(len(context) + max(map(len, seconds)) + 3)
         for part in _contexts(context, max(map(len, seconds)), room, options):
             all_ids, all_segments = [], []
             for second in seconds:
@@ -84,7 +86,7 @@ def features(
                 all_ids.append([*ids, *second[: kept[1]], tokenizer.sep_id])
             made.append(ChoiceFeatures(number, all_ids, all_segments, target))
         truncated += cut
-    return FeatureSet(made, [sum(map(len, one.ids)) for one in made], truncated)
+    return FeatureSet(made, [sum(map(len, one.ids)) for one in made], truncated, whole)
 
 
 def _contexts(context: list[int], longest: int, room: int, options: TaskOptions) -> list[list[int]]:
@@ -216,6 +218,7 @@ MULTIPLE_CHOICE = Task(
     record=record,
     texts=texts,
     counts=counts,
+    context=lambda example: example.context,
     from_input=from_input,
     is_labelled=lambda example: example.answer is not None,
     main="accuracy",

@@ -7,6 +7,7 @@ those of the whole training file, whatever part of it is trained on.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ class Data:
 
     Attributes:
         labels: of the head.
+        train_rows: which rows of the training file the training examples are, from 0.
         dev_rows: which rows of the training file were held out as dev, where no dev file was given.
         files: what was read.
         more_dev: the task's further dev sets by name, as MNLI's "mismatched".
@@ -38,6 +40,7 @@ class Data:
     train: list[Any]
     dev: list[Any]
     labels: list[str]
+    train_rows: list[int]
     dev_rows: list[int] | None
     files: list[Path]
     more_dev: dict[str, list[Any]]
@@ -54,6 +57,7 @@ def read_data(config: FinetuneConfig, task: Task) -> Data:
     train_file, dev_file = _files(config, task)
     train = task.read(train_file, columns)
     labels = _labels(task, train, train_file)
+    rows = list(range(len(train)))
     dev_rows = None
     if dev_file is not None:
         dev = task.read(dev_file, columns)
@@ -65,17 +69,18 @@ def read_data(config: FinetuneConfig, task: Task) -> Data:
             )
     else:
         seed = config.seed if config.split_seed is None else config.split_seed
-        dev_rows = held_out_rows(len(train), config.dev_share, seed)
+        dev_rows = held_out_rows(task, train, config.dev_share, seed)
         dev = [train[row] for row in dev_rows]
         out = set(dev_rows)
-        train = [example for row, example in enumerate(train) if row not in out]
+        rows = [row for row in rows if row not in out]
         say(f"no dev file: {len(dev):,} training examples held out for it", config.quiet)
-    if config.max_examples is not None and config.max_examples < len(train):
-        train = _drawn(task, train, config.max_examples, config.seed)
+    if config.max_examples is not None and config.max_examples < len(rows):
+        rows = _drawn(task, train, rows, config.max_examples, config.seed)
+    train = [train[row] for row in rows]
     more_files = _more_dev_files(config, task)
     more_dev = {name: task.read(path, columns) for name, path in more_files.items()}
     files = [path for path in (train_file, dev_file, *more_files.values()) if path is not None]
-    return Data(train, dev, labels, dev_rows, files, more_dev)
+    return Data(train, dev, labels, rows, dev_rows, files, more_dev)
 
 
 def columns_of(config: FinetuneConfig) -> Columns:
@@ -89,15 +94,52 @@ def columns_of(config: FinetuneConfig) -> Columns:
     )
 
 
-def held_out_rows(examples: int, share: float, seed: int) -> list[int]:
-    """The rows of the training file that become dev: `share` of them, drawn by the seed."""
-    count = max(1, round(share * examples))
-    if count >= examples:
-        raise UserError(
-            f"{examples} examples are too few to hold some out as dev set; give a dev file"
-        )
+def held_out_rows(task: Task, examples: Sequence[Any], share: float, seed: int) -> list[int]:
+    """The rows of the training file that become dev: about `share` of them, drawn by the seed.
+
+    Questions on one context stay together, and every label keeps an example to be trained on.
+
+    Raises:
+        UserError: nothing can be held out so.
+    """
+    wanted = max(1, round(share * len(examples)))
+    groups = _groups(task, examples)
     generator = np.random.default_rng(derived_seed("held out", seed))
-    return sorted(int(row) for row in generator.permutation(examples)[:count])
+    of_groups = [
+        Counter(label for row in rows for label in task.unknown([examples[row]], []))
+        for rows in groups
+    ]
+    left: Counter[str] = Counter()
+    for labels in of_groups:
+        left.update(labels)
+    out: list[int] = []
+    wanted = max(wanted, min(map(len, groups)))
+    for number in generator.permutation(len(groups)):
+        rows, labels = groups[number], of_groups[number]
+        nearer = abs(len(out) + len(rows) - wanted) < abs(len(out) - wanted)
+        spared = all(left[label] > count for label, count in labels.items())
+        if nearer and spared and len(out) + len(rows) < len(examples):
+            out += rows
+            left.subtract(labels)
+    if not out:
+        raise UserError(
+            f"{len(examples)} examples{_about(task, groups)} are too few to hold some out as dev "
+            "set with every label left to be trained on; give a dev file"
+        )
+    return sorted(out)
+
+
+def _groups(task: Task, examples: Sequence[Any]) -> list[list[int]]:
+    """The rows that belong together: those on one context, or each by itself."""
+    groups: dict[Any, list[int]] = {}
+    for row, example in enumerate(examples):
+        context = task.context(example) if task.context is not None else ""
+        groups.setdefault(context if context.strip() else row, []).append(row)
+    return list(groups.values())
+
+
+def _about(task: Task, groups: Sequence[Sequence[int]]) -> str:
+    return "" if task.context is None else f" on {len(groups)} contexts"
 
 
 def same_inputs(run: Path, files: Sequence[Path]) -> None:
@@ -154,12 +196,14 @@ def _labels(task: Task, examples: Sequence[Any], file: Path) -> list[str]:
     return task.labels(examples)
 
 
-def _drawn(task: Task, examples: Sequence[Any], count: int, seed: int) -> list[Any]:
-    """So many of the examples, drawn by the seed, in their order; more include fewer."""
+def _drawn(
+    task: Task, examples: Sequence[Any], rows: Sequence[int], count: int, seed: int
+) -> list[int]:
+    """So many of the rows, drawn by the seed, in their order; more include fewer."""
     generator = np.random.default_rng(derived_seed("few examples", seed))
-    rows = sorted(generator.permutation(len(examples))[:count])
-    drawn = [examples[row] for row in rows]
-    if sum(map(bool, task.counts(drawn).values())) < task.least_labels:
+    drawn = [rows[place] for place in sorted(generator.permutation(len(rows))[:count])]
+    found = task.counts([examples[row] for row in drawn])
+    if sum(map(bool, found.values())) < task.least_labels:
         raise UserError(
             f"the {count} examples drawn all have the same label; "
             "raise --max-examples or change --seed"

@@ -215,7 +215,7 @@ def _features(
     made = task.features(data.train, tokenizer, data.labels, options)
     if not made.features:
         raise UserError("no training example holds a token; check the text column")
-    summary = summarise(task, data.train, data.dev, made, options.sequence_length)
+    summary = summarise(task, data.train, data.dev, made, options.sequence_length, data.train_rows)
     say(str(summary), quiet)
     with writing(run / "data.json") as partial:
         write_json(partial, asdict(summary))

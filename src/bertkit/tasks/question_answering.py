@@ -367,6 +367,7 @@ QUESTION_ANSWERING = Task(
     record=record,
     texts=texts,
     counts=counts,
+    context=lambda example: example.context,
     main="f1",
     blind=blind,
     least_labels=0,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean, pstdev
@@ -103,20 +103,33 @@ def record(example: TextExample, prediction: ScorePrediction) -> dict[str, Any]:
     return line
 
 
+def ranges(examples: Sequence[TextExample]) -> Callable[[Sequence[TextExample]], dict[str, int]]:
+    """Counts by equal ranges of these examples' scores; one range where all are the same.
+
+    Scores beyond them count to the first or the last range.
+    """
+    scores = _scores(examples)
+    low, high = min(scores, default=0.0), max(scores, default=0.0)
+    bins = BINS if low < high else 1
+    width = (high - low) / bins
+    names = [f"{low + bin * width:.4g} to {low + (bin + 1) * width:.4g}" for bin in range(bins)]
+    names = names if width else [f"{low:g}"]
+
+    def count(others: Sequence[TextExample]) -> dict[str, int]:
+        places = [int((score - low) / width) if width else 0 for score in _scores(others)]
+        found = Counter(min(max(place, 0), bins - 1) for place in places)
+        return {name: found[bin] for bin, name in enumerate(names)}
+
+    return count
+
+
 def counts(examples: Sequence[TextExample]) -> dict[str, int]:
-    """Examples in equal ranges of the scores; those with all the same score are one."""
-    scores = [float(example.label) for example in examples if example.label]
-    if not scores:
-        return {}
-    low, high = min(scores), max(scores)
-    if low == high:
-        return {f"{low:g}": len(scores)}
-    width = (high - low) / BINS
-    found = Counter(min(int((score - low) / width), BINS - 1) for score in scores)
-    return {
-        f"{low + bin * width:.4g} to {low + (bin + 1) * width:.4g}": found[bin]
-        for bin in range(BINS)
-    }
+    """Examples in equal ranges of their scores."""
+    return ranges(examples)(examples)
+
+
+def _scores(examples: Sequence[TextExample]) -> list[float]:
+    return [float(example.label) for example in examples if example.label]
 
 
 REGRESSION = Task(
@@ -135,6 +148,7 @@ REGRESSION = Task(
     record=record,
     texts=texts,
     counts=counts,
+    ranges=ranges,
     is_labelled=lambda example: bool(example.label),
     main="spearman",
     start=start,

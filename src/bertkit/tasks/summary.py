@@ -22,9 +22,11 @@ class DataSummary:
 
     Attributes:
         counts, dev_counts: examples (or entities, or questions) of each label.
-        median, longest, percentile_95: tokens of a unit as the model gets it, specials included.
+        median, longest, percentile_95: tokens of a training example before it is cut, specials
+            included; of multiple choice with the longest choice, of question answering of a window.
         truncated: training examples that lose tokens to `sequence_length`.
-        empty: training examples without any text; `first_empty` numbers the first three from 1.
+        empty: training examples without any text; `first_empty` numbers the first three in their
+            file, from 1.
         repeated: training examples that stand there before.
         shared: dev examples that stand in the training data too.
     """
@@ -47,8 +49,8 @@ class DataSummary:
         lines = [f"data: {self.examples:,} training examples, {self.dev_examples:,} for dev"]
         if self.counts:
             parts = [
-                f"{label} {count:,} ({self.dev_counts.get(label, 0):,})"
-                for label, count in self.counts.items()
+                f"{label} {self.counts.get(label, 0):,} ({self.dev_counts.get(label, 0):,})"
+                for label in {**self.counts, **self.dev_counts}
             ]
             lines.append(f"labels (dev): {listed(parts)}")
         lines.append(
@@ -83,17 +85,19 @@ def summarise(
     dev: Sequence[Any],
     made: FeatureSet,
     sequence_length: int,
+    train_rows: Sequence[int],
 ) -> DataSummary:
     """Counts what is in the examples and the units that were made of the training examples."""
     texts = [task.texts(example) for example in train]
     distinct = set(texts)
-    empty = [number for number, parts in enumerate(texts, start=1) if not "".join(parts).strip()]
-    lengths = np.asarray(made.lengths)
+    empty = [row + 1 for row, parts in zip(train_rows, texts, strict=True) if _is_empty(parts)]
+    lengths = np.asarray(made.lengths if made.whole is None else made.whole)
+    count = task.counts if task.ranges is None else task.ranges(train)
     return DataSummary(
         examples=len(train),
         dev_examples=len(dev),
-        counts=task.counts(train),
-        dev_counts=task.counts(dev),
+        counts=count(train),
+        dev_counts=count(dev),
         median=int(np.median(lengths)),
         percentile_95=int(np.percentile(lengths, 95)),
         longest=int(lengths.max()),
@@ -104,3 +108,8 @@ def summarise(
         repeated=len(texts) - len(distinct),
         shared=sum(task.texts(example) in distinct for example in dev),
     )
+
+
+def _is_empty(texts: Sequence[str]) -> bool:
+    """Whether there is nothing to see: blanks and control characters become no tokens."""
+    return not any(char.isprintable() and not char.isspace() for text in texts for char in text)

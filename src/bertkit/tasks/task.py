@@ -104,6 +104,7 @@ class FeatureSet:
             that makes the units when they are asked for will do.
         lengths: [units] tokens of each, over all its sequences.
         truncated: examples that lost tokens to the sequence length.
+        whole: tokens of each example's longest sequence before any is cut; None where none is.
         unseen_words: words that became no token (control characters), so got no answer.
         notes: what else the user should know before training, a line each.
     """
@@ -111,6 +112,7 @@ class FeatureSet:
     features: Sequence[Any]
     lengths: Sequence[int]
     truncated: int = 0
+    whole: Sequence[int] | None = None
     unseen_words: int = 0
     notes: list[str] = field(default_factory=list)
 
@@ -167,10 +169,14 @@ class Task:
         record: (example, prediction) -> one line of the prediction file.
         texts: example -> the texts it asks about; equal texts make a duplicate.
         counts: examples -> how many there are of each label, for the report before training.
+        ranges: training examples -> a `counts` by their ranges, where labels are numbers.
+        context: example -> the text that several may ask about: such examples are not divided
+            between training and dev.
         main: the metric that says which of two models is better.
         labels: examples -> the names of what the head's outputs mean, in their order; none where
             the outputs have no names.
-        unknown: (examples, labels) -> what the examples are labelled with and the model lacks.
+        unknown: (examples, labels) -> what the examples are labelled with and the model lacks;
+            with no labels all that they are labelled with.
         merge: outputs of an example's windows -> one output, where the family makes windows of
             what is too long when `TaskOptions.long` says so; they are an array with a row for
             each window.
@@ -208,6 +214,8 @@ class Task:
     counts: Callable[[Sequence[Any]], dict[str, int]]
     main: str
     labels: Callable[[Sequence[Any]], list[str]] = lambda examples: []
+    ranges: Callable[[Sequence[Any]], Callable[[Sequence[Any]], dict[str, int]]] | None = None
+    context: Callable[[Any], str] | None = None
     unknown: Callable[[Sequence[Any], Sequence[str]], list[str]] = lambda examples, labels: []
     merge: Merge | None = None
     feature_head: str | None = None

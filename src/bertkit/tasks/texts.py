@@ -33,14 +33,16 @@ def text_features(
     number_of = {label: number for number, label in enumerate(labels or ())}
     made: list[Features] = []
     truncated = 0
+    whole: list[int] = []
     for number, example in enumerate(examples):
         parts = [tokenizer.token_ids(text) for text in texts(example)]
         sequences, cut = text_sequences(parts, tokenizer, options.sequence_length, options.long)
         truncated += cut
+        whole.append(sum(map(len, parts)) + len(parts) + 1)
         wanted = targets(example, number_of) if labels is not None else []
         for ids, segments in sequences:
             made.append(Features(number, ids, segments, [0], [0], wanted))
-    return FeatureSet(made, [len(one.ids) for one in made], truncated)
+    return FeatureSet(made, [len(one.ids) for one in made], truncated, whole)
 
 
 def texts(example: TextExample) -> tuple[str, ...]:
