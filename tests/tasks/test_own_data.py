@@ -61,7 +61,13 @@ CASES: list[tuple[str, Any, dict[str, Any], str, str | None, str | None]] = [
      None),
     ("a.csv", "question,optionA,optionB,answer\nq,a,b,B\n", {}, "multiple-choice", "question",
      None),
+    ("a.jsonl", [{"context": "c", "question": "q", "choices": ["a", "b"], "label": 1}], {},
+     "multiple-choice", "context", None),
+    ("a.csv", "question,passage,choice0,choice1,label\nq,p,a,b,0\n", {}, "multiple-choice",
+     "passage", None),
     ("a.jsonl", [{"tokens": ["x"], "ner_tags": ["O"]}], {}, "tagging", "tokens", "ner_tags"),
+    ("a.csv", 'tokens,tags\n"[""x""]","[""O""]"\n', {}, "tagging", "tokens", "tags"),
+    ("a.tsv", 'tokens\ttags\n["x"]\t["O"]\n', {}, "tagging", "tokens", "tags"),
     ("a.conll", "x O\n", {}, "tagging", None, None),
     ("a.txt", "x O\ny B-PER\n\nz O\n", {}, "tagging", None, None),
 ]  # fmt: skip
@@ -71,6 +77,36 @@ CASES: list[tuple[str, Any, dict[str, Any], str, str | None, str | None]] = [
 def test_the_family_is_told_by_the_data(name, content, options, task, text, label, tmp_path):
     found = infer(written(tmp_path, name, content), config(**options))
     assert (found.task, found.text, found.label) == (task, text, label)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
+def test_lists_of_words_are_read_from_every_table(name, tmp_path):
+    words, tags = ["EU", "x, y"], ["B-ORG", "O"]
+    cells = [json.dumps(words), json.dumps(tags)]
+    content = {
+        "a.csv": "tokens,tags\n" + ",".join('"' + c.replace('"', '""') + '"' for c in cells),
+        "a.tsv": "tokens\ttags\n" + "\t".join(cells),
+        "a.jsonl": json.dumps({"tokens": words, "tags": tags}),
+    }
+    path = written(tmp_path, name, content[name] + "\n")
+    found = resolve(config(data=str(path)))
+    columns = Columns(found.text, None, found.label)
+    [example] = TASKS[str(found.task)].read(path, columns)
+    assert (example.words, example.tags) == (words, tags)
+
+
+def test_a_question_on_a_context_is_read_with_it_and_what_is_not_read_is_said(tmp_path, capsys):
+    rows = [{"id": 1, "context": "c", "question": "q", "hint": "h", "choices": ["a", "b"],
+             "label": 1}]  # fmt: skip
+    found = resolve(config(data=str(written(tmp_path, "a.jsonl", rows)), quiet=False))
+    assert (found.text, found.pair) == ("context", "question")
+    said = " ".join(capsys.readouterr().err.split())
+    assert "choices in choices for 'context' and 'question' (not read: 'hint')" in said
+
+
+def test_a_data_file_that_is_not_there_is_one_line(tmp_path):
+    with pytest.raises(UserError, match=r"there is no .*nope.csv; give a folder or a file"):
+        resolve(config(data=str(tmp_path / "nope.csv")))
 
 
 def test_what_is_found_is_said_and_kept_in_the_configuration(tmp_path, capsys):

@@ -17,7 +17,6 @@ choices, then numbers where all are, then letters.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from bertkit.errors import UserError
-from bertkit.tasks.readers import Mistakes, some, value_of
+from bertkit.tasks.readers import Mistakes, as_list, some, value_of
 from bertkit.tasks.records import Record, is_hub, load_json, read_records
 from bertkit.tasks.rows import plain_text
 from bertkit.tasks.task import Columns
@@ -207,17 +206,13 @@ def _list(row: Record, name: str) -> list[str]:
     value = value_of(row, (name,), "--choices")
     if isinstance(value, dict) and isinstance(value.get("text"), list):
         value = value["text"]
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            value = None
-    if not isinstance(value, list):
+    choices = as_list(value)
+    if choices is None:
         raise UserError(
             f"{row.where}: column '{name}' holds no list; write a JSON list, or name a column "
             "for each choice with --choices"
         )
-    return [plain_text(one) for one in value]
+    return [plain_text(one) for one in choices]
 
 
 def _examples(

@@ -13,16 +13,18 @@ What is found is said, and saved in the run's configuration; --task, --text, --p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bertkit.errors import UserError
 from bertkit.progress import say
+from bertkit.tasks.answers import listed
+from bertkit.tasks.choice_readers import LABELS as CHOICE_LABELS
 from bertkit.tasks.choice_readers import LISTS, PREFIXES, is_numbered
 from bertkit.tasks.config import FinetuneConfig
-from bertkit.tasks.readers import label_list
+from bertkit.tasks.readers import as_list, label_list
 from bertkit.tasks.records import RECORD_SUFFIXES, Record, hub_split, is_hub, read_records
 from bertkit.tasks.registry import TASKS
 from bertkit.tasks.rows import no_column, plain_text, read_lines
@@ -35,10 +37,16 @@ PAIRS = (
     ("question1", "question2"),
     ("text1", "text2"),
     ("text_a", "text_b"),
+    ("question", "passage"),
+    ("question", "sentence"),
 )
+CONTEXTS = ("context", "passage", "article", "paragraph", "text")
+"""Of multiple choice: columns of what the column "question" asks about."""
 LABELS = ("label", "labels", "class", "category", "topic", "target", "score", "rating", "tags")
 """Columns looked for, in this order, where the user names none."""
 
+NAMES = ("id", "idx", "index")
+"""Columns that name the examples."""
 MANY_VALUES = 20
 """Labels that are whole numbers of more values than this are taken for scores."""
 QUESTION_ANSWERING = "question-answering"
@@ -82,6 +90,8 @@ def _training_source(config: FinetuneConfig) -> Path:
         if found is None:
             raise UserError(f"{folder} has no train split; name one as hub:NAME:CONFIG:SPLIT")
         return found
+    if not folder.is_dir():
+        raise UserError(f"there is no {folder}; give a folder or a file of examples")
     suffixes = (*RECORD_SUFFIXES, *TAGGED, ".txt")
     there = [folder / f"train{suffix}" for suffix in suffixes]
     found_files = [path for path in there if path.is_file()]
@@ -116,27 +126,49 @@ def infer(path: Path, config: FinetuneConfig) -> Found:
         return _answering("a context, a question and answers", given)
     words = config.text or next((name for name in WORD_LISTS if name in first), "")
     tags = config.label or next((name for name in TAG_LISTS if name in first), "")
-    if isinstance(first.get(words), list) and isinstance(first.get(tags), list):
+    if as_list(first.get(words)) is not None and as_list(first.get(tags)) is not None:
         return Found("tagging", "lists of words and of tags", words, None, tags)
-    text, pair = _text_columns(path, first, config)
     several = [name for name in first if any(is_numbered(name, prefix) for prefix in PREFIXES)]
     lists = [name for name in LISTS if isinstance(first.get(name), (list, dict))]
     if config.choices or len(several) > 1 or lists:
-        names = config.choices or lists[:1] or several
-        why = f"choices in {', '.join(names)}"
-        return Found("multiple-choice", why, text, config.pair, config.label)
+        names = list(config.choices or lists[:1] or several)
+        text, pair = _asked_columns(path, first, config)
+        why = f"choices in {', '.join(names)} for {_named(text, pair)}"
+        used = {text, pair, config.label, *names, *CHOICE_LABELS}
+        return Found("multiple-choice", why + _unread(first, used), text, pair, config.label)
+    text, pair = _text_columns(path, first, config)
     label = config.label or next((name for name in LABELS if name in first), None)
     if label is None or label not in first:
         raise no_column(first, first.where, label or "label", "--label")
     task, why = _kind_of_labels(path, label, [row.get(label) for row in rows], config)
-    about = f"'{text}' and '{pair}'" if pair else f"'{text}'"
-    return Found(task, f"{why} in '{label}' for {about}", text, pair, label)
+    why = f"{why} in '{label}' for {_named(text, pair)}{_unread(first, {text, pair, label})}"
+    return Found(task, why, text, pair, label)
 
 
 def _answering(why: str, given: tuple[str | None, str | None, str | None]) -> Found:
     if QUESTION_ANSWERING not in TASKS:
         raise UserError(f"the data are {why}; name the task with --task")
     return Found(QUESTION_ANSWERING, why, *given)
+
+
+def _named(text: str, pair: str | None) -> str:
+    return f"'{text}' and '{pair}'" if pair else f"'{text}'"
+
+
+def _unread(first: Record, used: Iterable[str | None]) -> str:
+    """What is said of the columns that nothing is made of."""
+    left = [f"'{name}'" for name in first if name and name not in {*used, *NAMES}]
+    return f" (not read: {listed(left)})" if left else ""
+
+
+def _asked_columns(path: Path, first: Record, config: FinetuneConfig) -> tuple[str, str | None]:
+    """The columns of the context and of the question that choices are for; or one of the two."""
+    context = next((name for name in CONTEXTS if name in first), None)
+    if config.text is None and context is not None and "question" in first:
+        return context, config.pair or "question"
+    if config.text is None and context is not None:
+        return context, config.pair
+    return _text_columns(path, first, config)
 
 
 def _text_columns(path: Path, first: Record, config: FinetuneConfig) -> tuple[str, str | None]:

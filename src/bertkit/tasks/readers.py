@@ -204,10 +204,7 @@ def label_list(value: Any, delimiter: str | None) -> tuple[str, ...] | None:
     if isinstance(value, str):
         text = value.strip()
         if text.startswith("[") and text.endswith("]"):
-            try:
-                value = json.loads(text)
-            except ValueError:
-                return None
+            value = as_list(text)
         elif delimiter:
             value = text.split(delimiter)
         else:
@@ -218,6 +215,16 @@ def label_list(value: Any, delimiter: str | None) -> tuple[str, ...] | None:
         return None
     stripped = (plain_text(one).strip() for one in value)
     return tuple(dict.fromkeys(one for one in stripped if one))
+
+
+def as_list(value: Any) -> list[Any] | None:
+    """A list, or what a cell holds as a JSON list; None for anything else."""
+    if isinstance(value, str) and value.strip().startswith("["):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, list) else None
 
 
 def as_number(text: str) -> float | None:

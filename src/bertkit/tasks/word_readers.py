@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bertkit.errors import UserError
 from bertkit.progress import say
-from bertkit.tasks.readers import Mistakes, WordsExample
+from bertkit.tasks.readers import Mistakes, WordsExample, as_list
 from bertkit.tasks.records import RECORD_SUFFIXES, is_hub, read_records
 from bertkit.tasks.rows import no_column, plain_text, read_lines
 from bertkit.tasks.schemes import iob2_of_sentences
@@ -27,8 +27,8 @@ DOCUMENT_START = "-DOCSTART-"
 
 TAGGED = (".conll", ".conllu", ".bio", ".iob")
 """Endings of files of words with tags."""
-LIST_SUFFIXES = tuple(suffix for suffix in RECORD_SUFFIXES if suffix not in (".tsv", ".csv"))
-"""Endings of files that can hold lists."""
+LIST_SUFFIXES = tuple(suffix for suffix in RECORD_SUFFIXES if suffix != ".tsv")
+"""Endings of files that hold lists; of .tsv only where the column of the words is named."""
 WORD_LISTS = ("tokens", "words")
 TAG_LISTS = ("ner_tags", "tags", "labels", "label", "pos_tags", "upos")
 """Columns that hold lists, where the user names none."""
@@ -41,7 +41,7 @@ def read_tagged(path: Path, columns: Columns) -> list[WordsExample]:
         UserError: broken UTF-8, a word without a tag, no sentences.
     """
     suffix = path.suffix.lower()
-    if is_hub(path) or suffix in LIST_SUFFIXES:
+    if is_hub(path) or suffix in LIST_SUFFIXES or (suffix == ".tsv" and columns.text):
         return read_lists(path, columns)
     if suffix == ".conllu":
         return read_pos(path, columns)
@@ -143,7 +143,8 @@ def read_lists(path: Path, columns: Columns) -> list[WordsExample]:
             tags = []
         if tags is None:
             raise no_column(row, row.where, tag_names[0], "--label")
-        if not isinstance(words, list) or not isinstance(tags, list):
+        words, tags = as_list(words), as_list(tags)
+        if words is None or tags is None:
             mistakes.add(row.where, "the words and the tags must be lists")
         elif len(words) != len(tags) and not (columns.unlabeled and not tags):
             mistakes.add(row.where, f"{len(words)} words, but {len(tags)} tags")
