@@ -14,7 +14,9 @@ from bertkit import config as configurations
 from bertkit.errors import UserError
 from bertkit.inference.config import PredictConfig
 from bertkit.inference.predict import predict
-from bertkit.tasks.config import FinetuneConfig
+from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
+from bertkit.tasks.evaluate import evaluate
+from bertkit.tasks.registry import TASKS
 from tests.tasks.tiny import save_tiny
 
 LABELS = {
@@ -116,7 +118,9 @@ def test_the_order_of_the_answers_is_that_of_the_inputs(models, head):
                 assert getattr(found, name) == pytest.approx(value, abs=1e-5)
 
 
-def test_columns_are_those_of_the_training_unless_others_are_named(tmp_path, tiny_tokenizer):
+def test_columns_are_those_of_the_training_unless_others_are_named(
+    tmp_path, tiny_tokenizer, capsys
+):
     run = save_tiny(tmp_path / "run", tiny_tokenizer, "classification", ["glad", "sad"])
     tuned = FinetuneConfig("x", output="y", task="classification", text="body", pair="reply")
     configurations.save(tuned, run / "finetune.yaml")
@@ -126,6 +130,72 @@ def test_columns_are_those_of_the_training_unless_others_are_named(tmp_path, tin
     assert (line["text"], line["pair"]) == ("a man", "the dog")
     [line] = answers(run, source, sequence_length=32, pair="other")
     assert (line["text"], line["pair"]) == ("a man", "a house")
+    assert "pairs of texts" not in capsys.readouterr().err
     (tmp_path / "in.txt").write_text("body\n")
-    [line] = answers(run, tmp_path / "in.txt", sequence_length=32)
+    [line] = answers(run, tmp_path / "in.txt", sequence_length=32, quiet=False)
     assert "pair" not in line
+    said = " ".join(capsys.readouterr().err.split())
+    assert "was tuned on pairs of texts, and these are single ones" in said
+
+
+ROWS = [{"text": "a man", "label": "glad"}, {"text": "the, dog", "label": "sad"}]
+
+
+@pytest.mark.parametrize("name", ["list.json", "lines.json", "a.ndjson", "a.csv", "a.parquet"])
+def test_every_kind_of_records_that_is_trained_on_is_answered(models, tmp_path, name):
+    path = tmp_path / name
+    if name == "a.parquet":
+        arrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(arrow.Table.from_pylist(ROWS), path)
+    elif name == "a.csv":
+        path.write_text('text,label\na man,glad\n"the, dog",sad\n')
+    else:
+        lines = "".join(json.dumps(row) + "\n" for row in ROWS)
+        path.write_text(json.dumps(ROWS, indent=1) if name == "list.json" else lines)
+    lines = answers(models["classification"], path)
+    assert [line["text"] for line in lines] == ["a man", "the, dog"]
+
+
+def test_lists_of_words_are_tagged_as_they_are(models, tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"text": ["a man", "3"]}\n{"text": "a man"}\n')
+    assert [line.get("words") for line in answers(models["tagging"], path)] == [
+        ["a man", "3"],
+        None,
+    ]
+    with pytest.raises(UserError, match="no text but a list"):
+        answers(models["classification"], path)
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "content", "texts"),
+    [
+        ("cola", "test.tsv", "index\tsentence\n0\ta man\n1\tthe dog\n", [("a man", None)]),
+        ("cola", "dev.tsv", "gj04\t1\t\ta man\ngj04\t0\t*\tman a\n", [("a man", None)]),
+        ("rte", "test.tsv", "index\tsentence1\tsentence2\n0\ta man\ta dog\n",
+         [("a man", "a dog")]),
+        ("tnews", "test.json", '{"id": 0, "sentence": "我"}\n', [("我", None)]),
+        ("cola", "own.csv", "text,other\na man,x\n", [("a man", None)]),
+    ],
+)  # fmt: skip
+def test_a_known_data_sets_own_files_are_answered(
+    task, name, content, texts, tmp_path, tiny_tokenizer
+):
+    labels = TASKS[task].labels([])
+    run = save_tiny(tmp_path / "run", tiny_tokenizer, "classification", labels)
+    configurations.save(FinetuneConfig("x", output="y", task=task), run / "finetune.yaml")
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    lines = answers(run, tmp_path / name, sequence_length=32)
+    assert [(line["text"], line.get("pair")) for line in lines[:1]] == texts
+
+
+def test_a_test_file_needs_no_labels_though_it_is_named_itself(tmp_path, tiny_tokenizer):
+    labels = TASKS["cola"].labels([])
+    run = save_tiny(tmp_path / "run", tiny_tokenizer, "classification", labels)
+    path = tmp_path / "test.tsv"
+    path.write_text("index\tsentence\n0\ta man\n")
+    config = EvaluateConfig(str(run), str(path), "cola", split="test", sequence_length=32)
+    assert evaluate(config).metrics == {}
+    config.split = "dev"
+    with pytest.raises(UserError, match=r"no column 'label' .*--split test if there is none"):
+        evaluate(config)

@@ -304,6 +304,11 @@ def test_a_segmenter_writes_words_that_make_the_text(checkpoint, tmp_path):
     [prediction] = model.predict(["我 书店不好\x07"])
     assert prediction.words[:3] == ["我", "书店", "不好"]
     assert "".join(prediction.words) == "我书店不好\x07"
+    text = " 我 书 店\u3000不好"
+    example = model.example(text)
+    [prediction] = model.answer([example]).predictions
+    assert prediction.words == ["我", "书", "店", "不好"]
+    assert model.task.record(example, prediction)["text"] == text
 
 
 def test_a_sentence_is_read_in_its_documents_context(tiny_tokenizer):

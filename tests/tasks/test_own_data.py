@@ -158,6 +158,9 @@ def test_empty_labels_are_counted_and_three_are_named(tmp_path):
     path = written(tmp_path, "a.csv", "text,label\n" + "x,\n" * 5 + "y,1\n")
     with pytest.raises(UserError, match=r"line 2: the label is empty; .*line 4.*and 2 more"):
         read_table(path, Columns())
+    rows = [{"text": "x", "label": 1.0}, {"text": "y", "label": float("nan")}]
+    with pytest.raises(UserError, match="line 2: the label is empty"):
+        read_table(written(tmp_path, "a.jsonl", rows), Columns())
 
 
 def test_labels_come_as_lists_or_in_one_cell(tmp_path):
@@ -170,6 +173,9 @@ def test_labels_come_as_lists_or_in_one_cell(tmp_path):
     path = written(tmp_path, "a.jsonl", [{"text": "x", "labels": {"a": 1}}])
     with pytest.raises(UserError, match="is no list of labels"):
         read_label_lists(path, Columns(label="labels"))
+    path = written(tmp_path, "a.jsonl", [{"text": "x", "label": []}, {"text": "y", "label": None}])
+    with pytest.raises(UserError, match="line 2: the labels are null .an empty list"):
+        read_label_lists(path, Columns())
 
 
 def test_a_word_without_a_tag_and_unequal_lists_are_counted(tmp_path):
@@ -183,6 +189,9 @@ def test_a_word_without_a_tag_and_unequal_lists_are_counted(tmp_path):
 def test_choices_without_a_right_one_are_named(tmp_path):
     rows = [{"text": "q", "choices": ["a", "b"], "label": "2"}]
     with pytest.raises(UserError, match=r"the label '2' is neither 0 to 1 nor a choice"):
+        TASKS["multiple-choice"].read(written(tmp_path, "a.jsonl", rows), Columns())
+    rows = [{"text": "q", "choices": ["a", " ", "c"], "label": "2"}]
+    with pytest.raises(UserError, match=r"line 1: choice 2 of 3 is empty"):
         TASKS["multiple-choice"].read(written(tmp_path, "a.jsonl", rows), Columns())
     rows = [{"text": "q", "choices": "a, b", "label": "0"}]
     with pytest.raises(UserError, match="holds no list"):

@@ -10,7 +10,6 @@ import pytest
 from bertkit.errors import UserError
 from bertkit.tasks.readers import read_table
 from bertkit.tasks.registry import TASKS, get_task
-from bertkit.tasks.rows import read_rows
 from bertkit.tasks.task import Columns
 from bertkit.tasks.word_readers import read_columns
 
@@ -69,6 +68,14 @@ def test_half_a_surrogate_pair_does_not_get_into_the_text(tmp_path):
         ("a.tsv", "text\tlabel\nx\t \n", "line 2: the label is empty"),
         ("a.tsv", b"text\tlabel\nab\t1\n\xff\t1\n", "not UTF-8 at byte 16 .0xff, line 3"),
         ("a.csv", 'text,label\n"a,1\n', "line 2: .*quotes"),
+        ("a.csv", 'text,label\na,1\n"b,1\nc,2\nd,3\n', "line 3: a quote opens in this row and no"),
+        ("a.csv", "text,label\ra,1\rb,2\r", "line 1: a carriage return stands alone"),
+        ("a.csv", "text,label,label\na,1,2\n", "the header names 'label' twice"),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": 1}\n{"text": "b"}\n{"label": 1}\n',
+            "line 2: no 'label'; .*line 3: no 'text'; give every row what the first one has",
+        ),
         ("a.jsonl", '{"text": "a", "label": 1}\n{oops\n', "line 2: not JSON"),
         ("a.jsonl", "[1]\n", "line 1: not a JSON object"),
         ("a.jsonl", '{"text": ["a"], "label": 1}\n', "no text but a list"),
@@ -82,9 +89,14 @@ def test_a_bad_table_is_one_line_for_the_user(tmp_path, name, content, message):
     assert "\n" not in str(caught.value)
 
 
+def test_blanks_around_the_names_of_columns_do_not_count(tmp_path):
+    path = written(tmp_path, "a.csv", "\ufeff text , label\na, 1\nb,2 \n")
+    assert [(e.text, e.label) for e in read_table(path, COLUMNS)] == [("a", "1"), ("b", "2")]
+
+
 def test_a_missing_file_is_one_line_for_the_user(tmp_path):
     with pytest.raises(UserError, match=r"cannot read .*nothing.tsv: No such file"):
-        list(read_rows(tmp_path / "nothing.tsv"))
+        read_table(tmp_path / "nothing.tsv", COLUMNS)
 
 
 def test_columns_are_read_in_iob2_and_document_starts_are_skipped(tmp_path):

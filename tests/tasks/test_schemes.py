@@ -109,3 +109,17 @@ def test_words_come_back_from_their_tags_and_broken_tags_lose_no_character():
         tags = generator.choices("BMES", k=generator.randrange(1, 9))
         text = "abcdefgh"[: len(tags)]
         assert "".join(words_of_bmes(list(zip(text, tags, strict=True)))) == text
+
+
+def test_what_can_be_no_tag_is_outside_and_counted():
+    tags, broken = iob2_of_sentences([["B-PER", "I-PER", "Z-PER", "O"], ["B-", "B-LOC"]])
+    assert tags == [["B-PER", "I-PER", "O", "O"], ["O", "B-LOC"]]
+    assert [(number, word) for number, word, _ in broken] == [(0, 2), (1, 0)]
+    assert broken[0][2] == "'Z-PER' is no tag and is read as O"
+    bare = [["X-Y", "NN"], ["W-", "NN"]]  # parts of speech may look so
+    assert iob2_of_sentences(bare) == (bare, [])
+
+
+def test_small_letters_are_read_as_large_ones():
+    tags, broken = iob2_of_sentences([["b-per", "i-per", "o"], ["o", "b-loc"]])
+    assert (tags, broken) == ([["B-per", "I-per", "O"], ["O", "B-loc"]], [])

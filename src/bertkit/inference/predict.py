@@ -14,10 +14,10 @@ from bertkit.inference.config import PredictConfig
 from bertkit.inference.inputs import STANDARD, json_output, read_inputs
 from bertkit.inference.load import LoadedModel, load, say_lengths
 from bertkit.inference.questions import read_questions
-from bertkit.progress import Progress
+from bertkit.progress import Progress, say
 from bertkit.tasks.data import columns_of
 from bertkit.tasks.options import tuned_with
-from bertkit.tasks.rows import TABLE_SUFFIXES
+from bertkit.tasks.records import has_records, read_records
 from bertkit.tasks.task import Columns
 
 
@@ -82,29 +82,48 @@ def predict(config: PredictConfig) -> PredictResult:
 def read_examples(model: LoadedModel, config: PredictConfig) -> Iterator[Any]:
     """Yields the examples of `config.input`, in its order.
 
-    Columns that are not named are those that the model was tuned with. Texts are read one by one,
-    questions with choices all at once.
+    Columns that are not named are those that the model was tuned with. Texts are read one by one;
+    questions with choices, and files in the layout of a known data set, all at once.
+
+    Raises:
+        UserError: no such source, columns that are not there.
     """
     tuned = tuned_with(model.path)
     columns = columns_of(tuned) if tuned else Columns()
-    text, pair = config.text, config.pair
+    text, pair, has_columns = config.text, config.pair, has_records(config.input)
     if model.head == "question-answering":
         for question in read_questions(config.input, text, pair):
             yield model.example(question)
         return
-    if Path(config.input).suffix.lower() in TABLE_SUFFIXES:
+    if has_columns:
         text, pair = text or columns.text, pair or columns.pair
-    if model.head != "multiple-choice":
-        for one in read_inputs(config.input, text, pair):
-            yield model.example(one, config.words)
-        return
-    if config.input == STANDARD:
-        raise UserError(f"{model.path} answers questions with choices; give them as a file")
     columns = replace(
         columns,
-        text=text or columns.text,
-        pair=pair or columns.pair,
+        text=text,
+        pair=pair,
         choices=tuple(config.choices) or columns.choices,
         unlabeled=True,
     )
-    yield from model.task.read(Path(config.input), columns)
+    if model.head == "multiple-choice":
+        if config.input == STANDARD:
+            raise UserError(f"{model.path} answers questions with choices; give them as a file")
+        yield from model.task.read(Path(config.input), columns)
+        return
+    if has_columns and text is None and _lacks_text(config.input):
+        yield from model.task.read(Path(config.input), columns)
+        return
+    if pair is None and (model.task.pairs or (tuned is not None and tuned.pair)):
+        say(
+            f"{model.path} was tuned on pairs of texts, and these are single ones: give pairs in "
+            "a table or JSONL, with --text and --pair for the columns",
+            config.quiet,
+        )
+    words = model.task.head == "tagging" and model.task.from_input is None
+    for one in read_inputs(config.input, text, pair, words=words):
+        yield model.example(one, config.words)
+
+
+def _lacks_text(source: str) -> bool:
+    """Whether the rows of a source, if there are any, have no column "text"."""
+    first = next(read_records(Path(source)), None)
+    return first is not None and "text" not in first

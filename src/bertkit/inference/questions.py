@@ -1,19 +1,20 @@
 """Questions with their contexts, from a file, for a question-answering model.
 
-.json                 SQuAD's form, answered or not
-.jsonl, .csv, .tsv    columns "question" and "context" (--text, --pair), and "id" if there is one
--                     standard input: JSONL
+.json             SQuAD's form, or records, answered or not
+other records     columns "question" and "context" (--text, --pair), and "id" if there is one
+-                 standard input: JSONL
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from bertkit.errors import UserError
-from bertkit.inference.inputs import STANDARD
-from bertkit.tasks.rows import TABLE_SUFFIXES, column, read_rows
+from bertkit.inference.inputs import STANDARD, open_records
+from bertkit.tasks.readers import text_value
+from bertkit.tasks.records import RECORD_SUFFIXES, has_records
+from bertkit.tasks.rows import plain_text
 from bertkit.tasks.squad import read_squad
 
 QuestionInput = tuple[str, str, str]
@@ -31,26 +32,22 @@ def read_questions(
     Raises:
         UserError: no such file, another ending, nothing in it, or a broken row.
     """
-    path, stream = Path(source), None
-    if source == STANDARD:
-        path, stream = Path("standard input.jsonl"), sys.stdin.buffer
-    suffix = path.suffix.lower()
-    if suffix == ".json":
-        if question or context:
-            raise UserError("SQuAD files have no columns; leave --text and --pair out")
+    path = Path(source)
+    if path.suffix.lower() == ".json" and question is None and context is None:
         yield from ((one.question, one.context, one.id) for one in read_squad(path))
         return
-    if suffix not in TABLE_SUFFIXES:
+    if source != STANDARD and not has_records(source):
         raise UserError(
-            f"{path} is not a file of questions; give SQuAD's .json, or .jsonl, .csv or .tsv with "
-            "the columns question and context"
+            f"{path} is not a file of questions; give SQuAD's .json, or a file with the columns "
+            f"question and context that ends in {', '.join(RECORD_SUFFIXES)}"
         )
+    path, records = open_records(source)
     number = -1
-    for number, row in enumerate(read_rows(path, stream)):
+    for number, row in enumerate(records):
         yield (
-            column(row, question or "question", "--text"),
-            column(row, context or "context", "--pair"),
-            row.get("id", str(number)),
+            text_value(row, (question or "question",), "--text"),
+            text_value(row, (context or "context",), "--pair"),
+            plain_text(row.get("id", number)),
         )
     if number < 0:
         raise UserError(f"{path} is empty; give it a question and its context on each line")

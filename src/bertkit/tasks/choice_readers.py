@@ -25,8 +25,8 @@ from typing import Any
 
 from bertkit.errors import UserError
 from bertkit.tasks.readers import Mistakes, as_list, some, value_of
-from bertkit.tasks.records import Record, is_hub, load_json, read_records
-from bertkit.tasks.rows import plain_text
+from bertkit.tasks.records import is_hub, load_json, read_records
+from bertkit.tasks.rows import Record, plain_text
 from bertkit.tasks.task import Columns
 
 LISTS = ("choices", "endings", "options", "choice")
@@ -223,8 +223,11 @@ def _examples(
     rows = list(rows)
     answers = answers_of([(label, choices) for _, (_, _, choices, label, _) in rows])
     for (row, (context, question, choices, label, name)), answer in zip(rows, answers, strict=True):
+        blank = [number for number, one in enumerate(choices, start=1) if not one.strip()]
         if not choices:
             mistakes.add(row.where, "no choices")
+        elif blank:
+            mistakes.add(row.where, f"choice {blank[0]} of {len(choices)} is empty")
         elif label in (None, "") and not columns.unlabeled:
             mistakes.add(row.where, "the label is empty")
         elif label not in (None, "") and answer is None:

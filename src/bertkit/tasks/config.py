@@ -198,7 +198,9 @@ class EvaluateConfig:
         None, help="the task's name (default: the one the model was tuned for)", short="t"
     )
     split: str = option(
-        "dev", help="which file of the folder: train, dev, test; mnli also has dev-mismatched"
+        "dev",
+        help="which file of the folder: train, dev, test; mnli also has dev-mismatched; a test "
+        "file, also where --data names it, needs no labels",
     )
     text: str | None = option(None, help="column of the text (default: text, or the task's own)")
     pair: str | None = option(None, help="column of the second text of a pair (default: none)")

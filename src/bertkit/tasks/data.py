@@ -193,7 +193,10 @@ def _labels(task: Task, examples: Sequence[Any], file: Path) -> list[str]:
         raise UserError(
             f"all {len(examples)} examples of {file} {one}; there is nothing to tell apart"
         )
-    return task.labels(examples)
+    labels = task.labels(examples)
+    if task.head == "tagging" and len(labels) == 1:
+        raise UserError(f"all words of {file} have the tag '{labels[0]}'; nothing to tell apart")
+    return labels
 
 
 def _drawn(

@@ -23,6 +23,7 @@ from bertkit.tasks.fit import check_fit
 from bertkit.tasks.options import task_options, tuned_with
 from bertkit.tasks.readers import require_file
 from bertkit.tasks.registry import family_of, get_task
+from bertkit.tasks.rows import MissingColumnError
 from bertkit.tasks.tables import metrics_line, scores_table, write_jsonl
 from bertkit.tasks.task import Columns, Task, TaskOptions
 from bertkit.text.tokenizer import Tokenizer
@@ -97,7 +98,12 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     if config.submission and task.submission is None:
         raise UserError(f"{task.name} has no form for submissions; leave --submission out")
     path, columns = _source(config, task, tuned)
-    examples = task.read(path, columns)
+    try:
+        examples = task.read(path, columns)
+    except MissingColumnError as error:
+        if error.option != "--label":
+            raise
+        raise UserError(f"{error}, or give --split test if there is none") from None
     tokenizer = Tokenizer.load(directory)
     check_fit(tokenizer, model, directory, config.quiet)
     device = choose_device(config.device)
@@ -147,11 +153,10 @@ def _source(
 ) -> tuple[Path, Columns]:
     """The file to score, and its columns: those that were named, else those of the fine-tuning.
 
-    A whole data set's test files, and whatever is to be submitted, need no labels.
+    Test files, and whatever is to be submitted, need no labels.
     """
     path = Path(config.data)
-    whole = not path.is_file()
-    if whole:
+    if not path.is_file():
         path = require_file(task, path, config.split)
     before = columns_of(tuned) if tuned else Columns()
     columns = replace(
@@ -159,7 +164,7 @@ def _source(
         text=config.text or before.text,
         pair=config.pair or before.pair,
         label=config.label or before.label,
-        unlabeled=bool(config.submission) or (whole and config.split.startswith("test")),
+        unlabeled=bool(config.submission) or config.split.startswith("test"),
     )
     return path, columns
 

@@ -106,6 +106,7 @@ def classes(
         labels=lambda examples: labels,
         metric=metric,
         main=main,
+        pairs=bool(layout.pair),
         submission=partial(submission, submit, values) if submit else None,
     )
 
@@ -190,6 +191,7 @@ STSB = replace(
     summary="STS-B of GLUE: how alike two English sentences are, from 0 to 5",
     files=tsv(),
     read=partial(read_scores, layout=STSB_LAYOUT),
+    pairs=True,
     submission=partial(score_submission, "STS-B"),
 )
 

@@ -25,9 +25,9 @@ from bertkit.tasks.choice_readers import LABELS as CHOICE_LABELS
 from bertkit.tasks.choice_readers import LISTS, PREFIXES, is_numbered
 from bertkit.tasks.config import FinetuneConfig
 from bertkit.tasks.readers import as_list, label_list
-from bertkit.tasks.records import RECORD_SUFFIXES, Record, hub_split, is_hub, read_records
+from bertkit.tasks.records import RECORD_SUFFIXES, hub_split, is_hub, read_records
 from bertkit.tasks.registry import TASKS
-from bertkit.tasks.rows import no_column, plain_text, read_lines
+from bertkit.tasks.rows import Record, no_column, plain_text, read_lines
 from bertkit.tasks.word_readers import TAG_LISTS, TAGGED, WORD_LISTS
 
 TEXTS = ("text", "sentence", "content", "review", "body", "title", "question")

@@ -15,8 +15,8 @@ from typing import Any
 
 from bertkit.errors import UserError
 from bertkit.progress import say
-from bertkit.tasks.records import RECORD_SUFFIXES, Record, hub_split, is_hub, read_records
-from bertkit.tasks.rows import TableForm, no_column, plain_text
+from bertkit.tasks.records import RECORD_SUFFIXES, hub_split, is_hub, read_records
+from bertkit.tasks.rows import Record, TableForm, no_column, plain_text
 from bertkit.tasks.task import Columns, Task
 
 TABLES = tuple("{split}" + suffix for suffix in RECORD_SUFFIXES)
@@ -188,7 +188,10 @@ def read_label_lists(
     for row, text, pair in text_rows(path, layout, columns):
         value = gold(row, layout, columns)
         labels = None if value is None else label_list(value, columns.delimiter)
-        if labels is None and value is not None:
+        name = _named(row, layout.label)
+        if name and row[name] is None and not columns.unlabeled:
+            mistakes.add(row.where, "the labels are null (an empty list says that none holds)")
+        elif labels is None and value is not None:
             mistakes.add(row.where, f"{value!r} is no list of labels")
         examples.append(TextExample(text, pair, labels=labels, id=_id(row, layout)))
     mistakes.refuse("give a list, or labels in one cell and --label-delimiter")
@@ -237,21 +240,44 @@ def as_number(text: str) -> float | None:
 
 
 def text_rows(path: Path, layout: Layout, columns: Columns) -> list[tuple[Record, str, str | None]]:
-    """(row, text, second text or None) of each row of a table."""
+    """(row, text, second text or None) of each row of a table.
+
+    Raises:
+        UserError: no such columns; rows that lack what the first one has, counted.
+    """
     rows = []
+    needed = [names for names in (layout.text, layout.pair) if names]
+    if not columns.unlabeled:
+        needed.append(layout.label)
+    mistakes = Mistakes()
+    first: Record | None = None
     for row in read_records(path, layout.form):
+        first = row if first is None else first
+        lacking = [
+            name for names in needed if (name := _named(first, names)) and not _named(row, names)
+        ]
+        if lacking:
+            mistakes.add(row.where, f"no '{lacking[0]}'")
+            continue
         text = text_value(row, layout.text, "--text")
         pair = text_value(row, layout.pair, "--pair") if layout.pair else None
         rows.append((row, text, pair))
+    mistakes.refuse("give every row what the first one has")
     return rows
 
 
+def _named(row: Record, names: Sequence[str]) -> str | None:
+    """The first of these columns that a row has."""
+    return next((name for name in names if name in row), None)
+
+
 def value_of(row: Record, names: Sequence[str], option: str) -> Any:
-    """A row's value in the first column of these names that it has; an empty one is ""."""
-    for name in names:
-        if name in row:
-            return "" if row[name] is None else row[name]
-    raise no_column(row, row.where, names[0], option)
+    """A row's value in the first column of these names that it has; "" where it is null or NaN."""
+    name = _named(row, names)
+    if name is None:
+        raise no_column(row, row.where, names[0], option)
+    value = row[name]
+    return "" if value is None or value != value else value
 
 
 def text_value(row: Record, names: Sequence[str], option: str) -> str:
@@ -267,7 +293,7 @@ def text_value(row: Record, names: Sequence[str], option: str) -> str:
 
 def gold(row: Record, layout: Layout, columns: Columns) -> Any:
     """The value of the label; None where it is not known and need not be."""
-    if columns.unlabeled and not any(name in row for name in layout.label):
+    if columns.unlabeled and _named(row, layout.label) is None:
         return None
     value = value_of(row, layout.label, "--label")
     return None if value == "" and columns.unlabeled else value

@@ -14,12 +14,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from bertkit.errors import UserError, reason
 from bertkit.extraction.hub import PREFIX, parse_name
 from bertkit.extras import need
-from bertkit.tasks.rows import TableForm, json_objects, read_rows
+from bertkit.tasks.rows import Record, TableForm, read_delimited, read_json_lines, record
 from bertkit.text.documents import JSONL_SUFFIXES, broken_utf8
 
 RECORD_SUFFIXES = (".tsv", ".csv", *sorted(JSONL_SUFFIXES, key=len), ".json", ".parquet")
@@ -35,29 +35,25 @@ HUB_SPLITS = {
 """What data sets of the hub call the splits."""
 
 
-class Record(dict[str, Any]):
-    """The values of one row by name, and where it stands, for messages."""
-
-    where: str
-
-
-def record(values: dict[str, Any], where: str) -> Record:
-    one = Record(values)
-    one.where = where
-    return one
-
-
 def is_hub(source: str | Path) -> bool:
     """Whether a source is a data set of the hub and not a file or folder."""
     return str(source).startswith(PREFIX)
 
 
-def read_records(path: Path, form: TableForm | None = None) -> Iterator[Record]:
+def has_records(source: str | Path) -> bool:
+    """Whether a source has named columns or fields, as its name says, and not just lines."""
+    return is_hub(source) or Path(source).suffix.lower() in RECORD_SUFFIXES
+
+
+def read_records(
+    path: Path, form: TableForm | None = None, stream: BinaryIO | None = None
+) -> Iterator[Record]:
     """Yields the records of a source.
 
     Args:
         path: a file, or "hub:NAME[:CONFIG][:SPLIT]".
         form: what a known data set's file does not say itself.
+        stream: JSON lines or a table to read instead; `path` then only names it.
 
     Raises:
         UserError: no such source, an ending that says nothing, broken content.
@@ -68,15 +64,13 @@ def read_records(path: Path, form: TableForm | None = None) -> Iterator[Record]:
     if is_hub(path):
         yield from _hub_records(str(path))
     elif suffix in JSONL_SUFFIXES or (suffix == ".json" and not _is_list(path)):
-        for where, values in json_objects(path):
-            yield record(values, where)
+        yield from read_json_lines(path, stream)
     elif suffix == ".json":
         yield from _listed(path)
     elif suffix == ".parquet":
         yield from _parquet(path)
     elif suffix in (".csv", ".tsv"):
-        for row in read_rows(path, form=form):
-            yield record(dict(row), row.where)
+        yield from read_delimited(path, suffix, stream, form)
     else:
         raise UserError(
             f"{path} does not end in .tsv, .csv, .jsonl, .json or .parquet, so its columns are "

@@ -1,10 +1,10 @@
-"""Tables of text: CSV, TSV and JSONL in, rows of named columns out, one at a time.
+"""Rows: CSV, TSV and JSONL in, records of named values out, one at a time.
 
 Choices worth knowing:
 - TSV is read without quoting, as GLUE's files need: MRPC and others have unbalanced quotes.
 - CSV is read with quoting (RFC 4180), so a field may hold commas and line breaks. It may be divided
   by semicolons, tabs or bars instead: what the header line has most of.
-- In JSONL a number or a truth value becomes its text, so labels may be written 0 or "0".
+- Blanks around the names in a header do not count; a name that stands there twice is refused.
 - A BOM at the beginning is dropped; blank lines are passed over.
 """
 
@@ -14,6 +14,7 @@ import csv
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -23,18 +24,21 @@ from typing import Any, BinaryIO
 
 from bertkit.errors import UserError
 from bertkit.progress import say
-from bertkit.text.documents import JSONL_SUFFIXES, broken_utf8
-
-TABLE_SUFFIXES = frozenset({".csv", ".tsv"}) | JSONL_SUFFIXES
-
+from bertkit.text.documents import broken_utf8
 
 DELIMITERS = ",;\t|"
 
 
-class Row(dict[str, str]):
-    """The columns of one row by name, and where it stands, for messages."""
+class Record(dict[str, Any]):
+    """The values of one row by name, and where it stands, for messages."""
 
     where: str
+
+
+def record(values: dict[str, Any], where: str) -> Record:
+    one = Record(values)
+    one.where = where
+    return one
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class TableForm:
     """What a file of a known data set does not say itself.
 
     Attributes:
-        suffix: what a name that does not end in one of TABLE_SUFFIXES stands for.
+        suffix: what a name that does not end in one of RECORD_SUFFIXES stands for.
         header: names of the columns, for files that have none.
         marks: names of which a first line that is a header has at least one.
         skip_broken: pass over lines with another number of columns (and say how many), as the
@@ -55,35 +59,26 @@ class TableForm:
     skip_broken: bool = False
 
 
-def read_rows(
-    path: Path, stream: BinaryIO | None = None, form: TableForm | None = None
-) -> Iterator[Row]:
-    """Yields the rows of a file; the ending of its name says what it is.
+def read_delimited(
+    path: Path, suffix: str, stream: BinaryIO | None = None, form: TableForm | None = None
+) -> Iterator[Record]:
+    """Yields the rows of a table, whose values are all text.
 
     Args:
-        path: `.csv`, `.tsv`, `.jsonl` (or another spelling of it).
+        suffix: ".csv" or ".tsv".
         stream: read this instead; `path` then only names it.
         form: of a known data set's file.
 
     Raises:
-        UserError: no such file, another ending, broken UTF-8, bad JSON or a row whose number of
-            columns is not the header's.
+        UserError: no such file, broken UTF-8, broken quotes, a column twice, or a row whose number
+            of columns is not the header's.
     """
-    form = form or TableForm()
-    suffix = path.suffix.lower()
-    if suffix not in TABLE_SUFFIXES and form.suffix:
-        suffix = form.suffix
-    if suffix in JSONL_SUFFIXES:
-        yield from _json_rows(path, stream)
-    elif suffix == ".tsv":
+    lines: Iterator[tuple[int, list[str]]]
+    if suffix == ".tsv":
         lines = ((number, line.split("\t")) for number, line in read_lines(path, stream) if line)
-        yield from _table(path, lines, form)
-    elif suffix == ".csv":
-        yield from _table(path, _csv_lines(path, stream), form)
     else:
-        raise UserError(
-            f"{path} does not end in .tsv, .csv or .jsonl, so its columns are unknown; rename it"
-        )
+        lines = _csv_lines(path, stream)
+    yield from _table(path, lines, form or TableForm())
 
 
 def read_lines(path: Path, stream: BinaryIO | None = None) -> Iterator[tuple[int, str]]:
@@ -115,14 +110,19 @@ def _opened(path: Path, stream: BinaryIO | None) -> AbstractContextManager[Binar
         raise UserError(f"cannot read {path}: {error.strerror}; check the name") from None
 
 
-def column(row: Row, name: str, option: str) -> str:
-    """A row's column; `option` is the option that names it, for the message."""
-    if name not in row:
-        raise no_column(row, row.where, name, option)
-    return row[name]
+class MissingColumnError(UserError):
+    """A column that is not there.
+
+    Attributes:
+        option: the option that names it.
+    """
+
+    def __init__(self, message: str, option: str) -> None:
+        super().__init__(message)
+        self.option = option
 
 
-def no_column(names: Iterable[str], where: str, wanted: str, option: str) -> UserError:
+def no_column(names: Iterable[str], where: str, wanted: str, option: str) -> MissingColumnError:
     """The error of a column that is not there; tells when the table seems divided otherwise."""
     there = list(names)
     hint = f"name the right one with {option}"
@@ -130,8 +130,8 @@ def no_column(names: Iterable[str], where: str, wanted: str, option: str) -> Use
         other = [char for char in DELIMITERS if char in there[0]]
         if other:
             hint = f"it looks divided by {other[0]!r}: rename it to .csv, or save it with tabs"
-    return UserError(
-        f"{where}: no column '{wanted}' (there are: {', '.join(there) or 'none'}); {hint}"
+    return MissingColumnError(
+        f"{where}: no column '{wanted}' (there are: {', '.join(there) or 'none'}); {hint}", option
     )
 
 
@@ -142,23 +142,32 @@ def _csv_lines(path: Path, stream: BinaryIO | None) -> Iterator[tuple[int, list[
     unquoted = re.sub('"[^"]*"', "", first)
     delimiter = max(DELIMITERS, key=unquoted.count)  # of equals the first, the comma
     reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
+    begun = 1
     try:
         for fields in reader:
             if fields:
                 yield reader.line_num, fields
+            begun = reader.line_num + 1
     except csv.Error as error:
-        raise UserError(
-            f"{path}, line {reader.line_num}: {error}; mend its quotes, or save the table as .tsv"
-        ) from None
+        place, why = f"{path}, line {begun}", str(error)
+        if "new-line" in why:
+            raise UserError(
+                f"{place}: a carriage return stands alone, outside quotes; save the file with "
+                "line ends \\n or \\r\\n"
+            ) from None
+        if "unexpected end" in why:
+            why = "a quote opens in this row and nothing closes it"
+        raise UserError(f"{place}: {why}; mend its quotes, or save the table as .tsv") from None
 
 
-def _table(path: Path, lines: Iterator[tuple[int, list[str]]], form: TableForm) -> Iterator[Row]:
+def _table(path: Path, lines: Iterator[tuple[int, list[str]]], form: TableForm) -> Iterator[Record]:
     header: list[str] | None = None
     broken: list[tuple[int, int]] = []
     for number, fields in lines:
         if header is None:
-            header = fields
-            if not form.header or set(form.marks) & set(fields):
+            header = [field.strip() for field in fields]
+            if not form.header or set(form.marks) & set(header):
+                _refuse_doubles(path, header)
                 continue
             header = list(form.header)
         if len(fields) != len(header):
@@ -167,11 +176,15 @@ def _table(path: Path, lines: Iterator[tuple[int, list[str]]], form: TableForm) 
                 continue
             rest = ((n, len(f)) for n, f in lines if len(f) != len(header))
             raise UserError(f"{path}, {_broken(broken + list(rest), len(header))}; mend them")
-        row = Row(zip(header, fields, strict=True))
-        row.where = f"{path}, line {number}"
-        yield row
+        yield record(dict(zip(header, fields, strict=True)), f"{path}, line {number}")
     if broken and header:
         say(f"{path}, {_broken(broken, len(header))}: passed over")
+
+
+def _refuse_doubles(path: Path, names: Sequence[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if name and count > 1]
+    if twice:
+        raise UserError(f"{path}: the header names '{twice[0]}' twice; rename one of the columns")
 
 
 def _broken(lines: Sequence[tuple[int, int]], columns: int) -> str:
@@ -182,32 +195,19 @@ def _broken(lines: Sequence[tuple[int, int]], columns: int) -> str:
     return f"line {number}: {found} columns where the header names {columns}{count}"
 
 
-def _json_rows(path: Path, stream: BinaryIO | None) -> Iterator[Row]:
-    for where, record in json_objects(path, stream):
-        row = Row({name: plain_text(value) for name, value in record.items() if _is_plain(value)})
-        row.where = where
-        yield row
-
-
-def json_objects(
-    path: Path, stream: BinaryIO | None = None
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields (where, object) of each line of a JSONL file."""
+def read_json_lines(path: Path, stream: BinaryIO | None = None) -> Iterator[Record]:
+    """Yields the object of each line of a JSONL file."""
     for number, line in read_lines(path, stream):
         if not line.strip():
             continue
         where = f"{path}, line {number}"
         try:
-            record = json.loads(line)
+            values = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise UserError(f"{where}: not JSON ({error}); JSONL has one object a line") from None
-        if not isinstance(record, dict):
+        if not isinstance(values, dict):
             raise UserError(f"{where}: not a JSON object; JSONL has one object a line")
-        yield where, record
-
-
-def _is_plain(value: object) -> bool:
-    return isinstance(value, (str, int, float, bool))
+        yield record(values, where)
 
 
 def plain_text(value: object) -> str:

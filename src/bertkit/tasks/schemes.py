@@ -26,7 +26,12 @@ Broken = tuple[int, int, str]
 def iob2_of_sentences(
     sentences: Sequence[Sequence[str]],
 ) -> tuple[list[list[str]], list[Broken]]:
-    """The tags of a file in IOB2, and where they break the scheme that the file uses."""
+    """The tags of a file in IOB2, and where they break the scheme that the file uses.
+
+    Tags in small letters (b-per, o) are read as if they were large; of a tag that can be none
+    (Z-PER, B- without a type) beside tags with B- or I- is made "O".
+    """
+    sentences, impossible = _possible(_raised(sentences))
     used = {tag[:2] for tags in sentences for tag in set(tags) if tag[1:2] == "-"}
     prefixes = {one[0] for one in used}
     if "B" in prefixes and prefixes & set(_SAME_AS):
@@ -45,7 +50,34 @@ def iob2_of_sentences(
             for number, tags in enumerate(sentences)
             for word in _strays(tags)
         ]
-    return [to_iob2(tags) for tags in sentences], broken
+    return [to_iob2(tags) for tags in sentences], sorted(impossible + broken)
+
+
+def _raised(sentences: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
+    """With large prefixes and "O", where all of a file's are small."""
+    used = {tag for tags in sentences for tag in tags}
+    small = all(tag == "o" or (tag[1:2] == "-" and tag[0] in "biesmluw") for tag in used)
+    if not small or not any(tag.startswith(("b-", "i-")) for tag in used):
+        return sentences
+    return [[tag[0].upper() + tag[1:] for tag in tags] for tags in sentences]
+
+
+def _possible(
+    sentences: Sequence[Sequence[str]],
+) -> tuple[Sequence[Sequence[str]], list[Broken]]:
+    """With "O" for what can be no tag of a scheme, and where that was."""
+    used = {tag for tags in sentences for tag in tags}
+    if not any(tag.startswith(("B-", "I-")) for tag in used):
+        return sentences, []
+    wrong = {t for t in used if t[1:2] == "-" and (t[0] not in "BIESMLUW" or not t[2:].strip())}
+    found = [
+        (number, word, f"'{tag}' is no tag and is read as O")
+        for number, tags in enumerate(sentences)
+        for word, tag in enumerate(tags)
+        if tag in wrong
+    ]
+    kept = [[OUTSIDE if tag in wrong else tag for tag in tags] for tags in sentences]
+    return (kept if wrong else sentences), found
 
 
 def _as_iobes(tag: str) -> str:

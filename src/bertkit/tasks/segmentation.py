@@ -29,7 +29,8 @@ LABELS = ["B", "M", "E", "S"]
 
 @dataclass(frozen=True)
 class SegmentedPrediction:
-    """The words of a text, in order; together they are the text without its blanks."""
+    """The words of a text, in order; together they are the text without its blanks, which end a
+    word wherever they stand."""
 
     words: list[str]
 
@@ -50,14 +51,16 @@ def tags_of(length: int) -> str:
 
 
 def from_input(text: Any, tokenizer: Tokenizer) -> WordsExample:
-    """A text to be segmented; blanks divide words anyway and are left out."""
+    """A text to be segmented; the model does not see its blanks, which divide words anyway."""
     if not isinstance(text, str):
         raise UserError(f"a segmentation model takes texts, not a {type(text).__name__}")
-    return _characters("".join(text.split()), [])
+    return _characters(text, [])
 
 
 def _characters(text: str, tags: list[str]) -> WordsExample:
-    return WordsExample(list(text), tags, text, [(n, n + 1) for n in range(len(text))])
+    places = [number for number, character in enumerate(text) if not character.isspace()]
+    offsets = [(number, number + 1) for number in places]
+    return WordsExample([text[number] for number in places], tags, text, offsets)
 
 
 def decode(
@@ -70,9 +73,25 @@ def decode(
     """The words that the most probable tags make."""
     tags, _ = best_tags(examples, asked, outputs, labels, missing="S")
     return [
-        SegmentedPrediction(words_of_bmes(zip(example.words, one, strict=True)))
+        SegmentedPrediction(_words(example, one))
         for example, one in zip(examples, tags, strict=True)
     ]
+
+
+def _words(example: WordsExample, tags: Sequence[str]) -> list[str]:
+    """The words that tags make of a text's characters; none goes over a blank."""
+    words: list[str] = []
+    part: list[tuple[str, str]] = []
+    end = 0
+    for character, tag, (start, after) in zip(
+        example.words, tags, example.offsets or (), strict=True
+    ):
+        if start != end:
+            words += words_of_bmes(part)
+            part = []
+        part.append((character, tag))
+        end = after
+    return words + words_of_bmes(part)
 
 
 def metric(examples: Sequence[WordsExample], predictions: Sequence[SegmentedPrediction]) -> Scores:

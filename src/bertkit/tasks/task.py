@@ -189,6 +189,7 @@ class Task:
         is_labelled: example -> whether it says what is right.
         from_input: (input, tokenizer) -> an example without labels, where the task takes other
             inputs than texts, pairs of them and words (see `inference/load.py`).
+        pairs: whether its texts are pairs in every row, so that single texts are none of it.
         submission: (examples, predictions, split) -> file name -> content, as the data set's
             makers want predictions; None where they ask for none.
         calibrate: (model, dev examples, predictions) -> the predictions as the model decides
@@ -224,6 +225,7 @@ class Task:
     start: Callable[[nn.Module, Sequence[Any], bool], None] | None = None
     is_labelled: Callable[[Any], bool] = lambda example: True
     from_input: Callable[[Any, Tokenizer], Any] | None = None
+    pairs: bool = False
     submission: Callable[[Sequence[Any], Sequence[Any], str], dict[str, str]] | None = None
     calibrate: Callable[[nn.Module, Sequence[Any], Sequence[Any]], list[Any]] | None = None
     sequence_length: int = 128
