@@ -143,6 +143,9 @@ def test_wrong_inputs_are_one_line(tmp_path: Path, run: Run) -> None:
         run(tmp_path / "talk.xml")
     with pytest.raises(UserError, match="no document was kept: 1 empty"):
         run(tmp_path / "empty.txt")
+    (tmp_path / "in.jsonl").write_text('{"text": "a text"}\n')
+    with pytest.raises(UserError, match="is the input too, which would be lost"):
+        extract(ExtractConfig([str(tmp_path / "in.jsonl")], str(tmp_path / "in.jsonl")))
     with pytest.raises(UserError, match="lies inside the input folder"):
         run(tmp_path, output=str(tmp_path / "docs.jsonl"))
     assert not list(tmp_path.glob("out/*"))

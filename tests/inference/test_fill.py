@@ -103,6 +103,9 @@ def test_what_cannot_be_filled_is_one_line_for_the_user(pretrained, tmp_path, ti
         fill(FillConfig(path))
     with pytest.raises(UserError, match="at least one"):
         fill(FillConfig(path, "[MASK]", top=0))
+    for given in ({"output": "o.jsonl"}, {"field": "text"}):
+        with pytest.raises(UserError, match="--output and --field go with --input"):
+            fill(FillConfig(path, "[MASK]", **given))
     (tmp_path / "in.txt").write_text("[MASK]\n[MASK] a\nnone\n")
     with pytest.raises(UserError, match=r"text 3 has no \[MASK\]"):
         fill(

@@ -6,6 +6,7 @@ import io
 import json
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ import bertkit
 from bertkit.errors import UserError
 from bertkit.inference import batching
 from bertkit.inference.config import PredictConfig
-from bertkit.inference.load import LoadedModel, load, trained_length, words_of
+from bertkit.inference.load import LoadedModel, load, words_of
 from bertkit.inference.predict import predict
 from bertkit.tasks.config import EvaluateConfig
 from bertkit.tasks.evaluate import evaluate
@@ -148,9 +149,61 @@ def test_the_length_a_run_was_trained_with_is_the_limit(tmp_path, classifier, ti
         bertkit.FinetuneConfig("x", "classification", "y", sequence_length=16),
         run / "finetune.yaml",
     )
-    assert trained_length(run) == 16
     assert load(run).sequence_length == 16
-    assert trained_length(classifier) is None
+    assert load(classifier).sequence_length == 64
+
+
+def test_a_pretrainings_length_is_a_hint_that_another_version_may_lack(tmp_path, tiny_tokenizer):
+    run = save_tiny(tmp_path / "run", tiny_tokenizer, "pretraining")
+    config = bertkit.PretrainConfig("corpus", "run", sequence_length=32)
+    bertkit.config.save(config, run / "pretrain.yaml")
+    assert load(run).sequence_length == 32
+    with (run / "pretrain.yaml").open("a") as file:
+        file.write("option_of_another_version: 1\n")
+    assert load(run).sequence_length == 64
+
+
+@pytest.mark.parametrize("one", ["good", {"question": "a", "context": "b"}])
+def test_one_text_alone_is_not_taken_for_its_letters(classifier, one):
+    model = load(classifier)
+    for call in (model.predict, model.embed, model.fill):
+        with pytest.raises(UserError, match=r"takes a list of inputs; put the one in brackets"):
+            call(one)
+    assert len(model.predict(text for text in ("a man", "the dog"))) == 2
+
+
+@pytest.mark.parametrize("one", [None, 5, ("a", 5), ("a", "b", "c"), ["a"], b"a"])
+def test_what_is_no_text_is_one_line(classifier, tagger, one):
+    with pytest.raises(UserError, match=r"classification model takes texts or pairs"):
+        load(classifier).predict([one])
+    with pytest.raises(UserError, match="vectors are for texts or pairs"):
+        load(classifier).embed([one])
+    with pytest.raises(UserError, match="tagging model takes texts or lists of words"):
+        load(tagger).predict([[1, 2]])
+
+
+@pytest.mark.parametrize("name", ["in.csv", "run/model.safetensors", "run/log.jsonl"])
+def test_an_answer_never_replaces_its_input_or_its_model(tmp_path, tiny_tokenizer, name):
+    run = save_tiny(tmp_path / "run", tiny_tokenizer, "classification", LABELS)
+    source = tmp_path / "in.csv"
+    source.write_text("text,label\na man,sad\n")
+    (run / "log.jsonl").write_text("{}\n")
+    (tmp_path / "link").symlink_to(tmp_path)  # the same place by another name
+    out = str(tmp_path / "link" / name)
+    before = (tmp_path / name).read_bytes()
+    evaluation = EvaluateConfig(str(run), str(source), "classification", quiet=True)
+    calls = [
+        lambda: predict(PredictConfig(str(run), str(source), out, quiet=True)),
+        lambda: evaluate(replace(evaluation, output=out)),
+        lambda: evaluate(replace(evaluation, report=out)),
+    ]
+    for call in calls:
+        with pytest.raises(UserError, match="which would be lost; choose another place"):
+            call()
+        assert (tmp_path / name).read_bytes() == before
+    again = str(run / "answers.jsonl")  # a file of the user's own beside the model may be replaced
+    for _ in range(2):
+        predict(PredictConfig(str(run), str(source), again, quiet=True))
 
 
 def test_every_line_of_a_text_file_gets_an_answer(classifier, tmp_path):

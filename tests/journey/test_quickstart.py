@@ -115,6 +115,7 @@ def test_the_random_start_gets_its_own_best_on_the_dev_set() -> None:
         ({"few": 500, "many": 400}, "--few must be"),
         ({"seeds": 1}, "--seeds must be at least 2"),
         ({"workers": 0}, "--workers must be at least 1"),
+        ({"test": 0}, "--test is 0"),
     ],
 )
 def test_impossible_numbers_are_one_line(

@@ -98,8 +98,8 @@ def test_the_page_has_scores_confusions_errors_and_curves(run: Path):
 
 def test_a_metric_that_was_scored_once_has_no_curve():
     records = [
-        {"kind": "train", "step": 1, "loss": 2.0},
-        {"kind": "train", "step": 2, "loss": 1.0},
+        {"kind": "train", "step": 1, "loss": 2.0, "padding": 0.25},
+        {"kind": "train", "step": 2, "loss": 1.0, "padding": 0.5},
         {"kind": "dev", "step": 2, "f1": 0.5, "seconds": 3.0},
         {"kind": "note", "step": 2, "changed": "x"},
     ]
@@ -127,7 +127,7 @@ def test_the_card_opens_with_what_the_hub_reads(run: Path):
 
 
 def test_the_card_tells_data_recipe_scores_and_versions_but_no_places_of_the_machine(run: Path):
-    text = card(run)
+    text = card(run, run.name)
     for expected in (
         "fine-tuned from `my-bert`",
         "| training examples | 4,000 |",
@@ -145,11 +145,18 @@ def test_the_card_tells_data_recipe_scores_and_versions_but_no_places_of_the_mac
     assert "secret" not in text and "lstm" not in text
 
 
+def test_the_steps_between_evaluations_are_told_where_they_choose_the_model(run: Path):
+    values = yaml.safe_load((run / "finetune.yaml").read_text())
+    for changes, told in (({}, False), ({"keep_best": True}, True), ({"patience": 2}, True)):
+        (run / "finetune.yaml").write_text(yaml.safe_dump(values | {"evaluate_steps": 7} | changes))
+        assert ("| evaluate steps | `7` |" in card(run, run.name)) == told
+
+
 def test_a_head_that_only_bertkit_has_is_said_so(run: Path):
     (run / "config.json").write_text(
         json.dumps({"architectures": ["BertkitBiLstmForTokenClassification"]})
     )
-    text = card(run)
+    text = card(run, run.name)
     assert "library_name: bertkit" in text
     assert "`AutoModel.from_pretrained` loads the encoder alone" in text
     assert "from transformers import" not in text
@@ -159,7 +166,7 @@ def test_a_hub_data_set_is_named_to_the_hub(run: Path):
     values = yaml.safe_load((run / "finetune.yaml").read_text())
     values |= {"train": None, "data": "hub:stanfordnlp/sst2"}
     (run / "finetune.yaml").write_text(yaml.safe_dump(values))
-    front = yaml.safe_load(card(run).split("---")[1])
+    front = yaml.safe_load(card(run, run.name).split("---")[1])
     assert front["datasets"] == ["stanfordnlp/sst2"]
     assert front["model-index"][0]["results"][0]["dataset"]["type"] == "stanfordnlp/sst2"
 
@@ -173,5 +180,5 @@ def test_a_card_that_a_person_has_written_stays(run: Path):
 
 
 def test_what_a_run_lacks_is_left_out(tmp_path: Path):
-    text = card(tmp_path)
+    text = card(tmp_path, "x")
     assert "## Use" in text and "## Scores" not in text and "## Recipe" not in text

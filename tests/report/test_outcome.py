@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from bertkit.report.confusion import MOST_LABELS, matrix_figure, scatter_figure
+from bertkit.report.confusion import MOST_DOTS, MOST_LABELS, matrix_figure, scatter_figure
 from bertkit.report.outcome import WORST, outcome_sections
 from bertkit.report.page import Section
 
@@ -161,3 +161,5 @@ def test_a_matrix_without_counts_and_a_cloud_without_points_are_nothing():
     assert matrix_figure(Counter(), ["a"]) == ""
     assert scatter_figure([], "x") == ""
     assert "<circle" in scatter_figure([(2.0, 2.0)], "x")
+    many = [(float(n), float(n)) for n in range(2 * MOST_DOTS - 1)]
+    assert MOST_DOTS // 2 <= scatter_figure(many, "x").count("<circle") <= MOST_DOTS

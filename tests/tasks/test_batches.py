@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -36,6 +37,16 @@ def test_a_step_is_the_same_whenever_it_is_asked_for():
     assert [source.rows(step) for step in range(12)] != [
         source_of(features, 8, 3, seed=2).rows(step) for step in range(12)
     ]
+
+
+def test_several_threads_get_the_same_steps():
+    features = some_features(5)
+    alone = source_of(features, 4, 4, seed=0)
+    expected = [alone.rows(step) for step in range(400)]
+    for _ in range(5):
+        source = source_of(features, 4, 4, seed=0)
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(source.rows, range(400))) == expected
 
 
 def test_every_epoch_shows_every_example_once_and_batches_run_across_epochs():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import signal
 import subprocess
@@ -299,6 +300,13 @@ def test_a_run_is_not_continued_with_other_data(checkpoint, tmp_path):
         finetune(settings)
 
 
+def test_one_of_several_processes_is_refused(checkpoint, data, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UserError, match=r"bertkit finetune is for one process, .* one of 2; start"):
+        finetune(config(checkpoint, data, tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("goes", [True, False], ids=["goes", "comes"])
 def test_a_run_is_not_continued_when_its_dev_file_goes_or_comes(checkpoint, tmp_path, goes):
     write_sentiment(tmp_path / "train.tsv", 40)
@@ -336,6 +344,11 @@ def test_a_run_is_not_continued_when_its_dev_file_goes_or_comes(checkpoint, tmp_
         ({"layer_decay": 0}, "layer decay is 0"),
         ({"decay": 2}, "decay is 2"),
         ({"patience": -1}, "patience is -1"),
+        ({"sequence_length": 0}, "sequence length is 0"),
+        ({"weight_decay": -1}, "weight decay is -1"),
+        ({"evaluate_steps": -1}, "steps between evaluations is -1"),
+        ({"checkpoint_steps": -5}, "steps between restart points is -5"),
+        ({"epochs": math.inf}, "epochs is inf"),
         ({"freeze_layers": 3}, "--freeze-layers is 3; the checkpoint has 2 layers"),
         ({"reference_warmup": True, "schedule": "wsd"}, "--schedule linear or cosine"),
         ({"batch_tokens": 64, "micro_batch_size": 4}, "give --micro-batch-tokens"),

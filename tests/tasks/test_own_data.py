@@ -174,7 +174,7 @@ def test_labels_come_as_lists_or_in_one_cell(tmp_path):
     with pytest.raises(UserError, match="is no list of labels"):
         read_label_lists(path, Columns(label="labels"))
     path = written(tmp_path, "a.jsonl", [{"text": "x", "label": []}, {"text": "y", "label": None}])
-    with pytest.raises(UserError, match="line 2: the labels are null .an empty list"):
+    with pytest.raises(UserError, match=r"line 2: the labels are null .an empty list"):
         read_label_lists(path, Columns())
 
 

@@ -191,8 +191,12 @@ def test_a_file_of_another_kind_is_one_line_for_the_user(answerable_run, tmp_pat
     with pytest.raises(UserError, match=r"no column 'context' .*name the right one with --pair"):
         list(read_questions(str(tmp_path / "a.csv")))
     assert list(read_questions(str(tmp_path / "a.csv"), context="text")) == [("who?", "me", "0")]
-    with pytest.raises(UserError, match="no columns"):
-        list(read_questions("a.json", question="q"))
+    (tmp_path / "a.json").write_text('[{"q": "who?", "context": "me"}]')
+    named = list(read_questions(str(tmp_path / "a.json"), question="q"))
+    assert named == [("who?", "me", "0")]
+    (tmp_path / "a.json").write_text('{"data": []}')  # SQuAD's form has no columns
+    with pytest.raises(UserError, match=r"no column 'q' .there are: data"):
+        list(read_questions(str(tmp_path / "a.json"), question="q"))
 
 
 def test_the_official_files_are_whole(tiny_tokenizer):

@@ -15,6 +15,8 @@ import pytest
 
 from bertkit.errors import UserError
 from bertkit.formats.huggingface import load_checkpoint
+from bertkit.journey.config import InspectConfig
+from bertkit.journey.inspect import inspect
 from bertkit.tasks import runs as module
 from bertkit.tasks.config import EvaluateConfig, SearchConfig
 from bertkit.tasks.evaluate import evaluate
@@ -105,6 +107,19 @@ def test_the_best_point_gets_the_seeds_and_its_best_run_is_kept(config: SearchCo
     assert again.metrics == pytest.approx(result.metrics)
     assert json.loads((out / "results.json").read_text())["points"][3]["runs"] == 3
     assert "*" in str(result).splitlines()[5]
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert (
+        "# out\n" in card and 'bertkit.load("out")' in card and "seed" not in card.split("---")[1]
+    )
+    assert "<title>Fine-tuning: out</title>" in (out / "report.html").read_text(encoding="utf-8")
+    seen = inspect(InspectConfig(str(out)))
+    assert (seen.kind, seen.facts["runs_ended"]) == ("search", 6)
+    assert "finished, 6 runs ended" in str(seen) and str(seen).count("*") == 1
+    (out / "results.json").unlink()
+    assert "not finished, 6 runs ended" in str(inspect(InspectConfig(str(out))))
+    (out / "README.md").write_text("# Mine\n", encoding="utf-8")
+    search(replace(config, seeds=3))
+    assert (out / "README.md").read_text(encoding="utf-8") == "# Mine\n"
 
 
 def test_a_run_that_is_no_better_than_one_answer_for_all_has_failed(config: SearchConfig) -> None:

@@ -29,8 +29,12 @@ def test_auto_takes_bf16_only_where_the_processor_has_it(
     assert precision.compute_dtype("auto") is expected
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_auto_takes_bf16_on_a_gpu_that_has_it() -> None:
-    expected = torch.cuda.is_bf16_supported(including_emulation=False)
-    assert (precision.compute_dtype("auto", "cuda") is torch.bfloat16) == expected
+@pytest.mark.parametrize(("has_it", "expected"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_auto_takes_bf16_on_a_gpu_that_has_it(
+    has_it: bool, expected: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def supported(including_emulation: bool = True) -> bool:
+        return has_it or including_emulation  # an emulated one is slow
+
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", supported)
+    assert precision.compute_dtype("auto", "cuda") is expected

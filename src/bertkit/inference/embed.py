@@ -16,7 +16,7 @@ Choices worth knowing:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,6 +36,7 @@ from bertkit.model.features import LayerChoice, parse_layers
 from bertkit.progress import Progress, say
 from bertkit.tasks.answers import BATCH_TOKENS, check_sequence_length
 from bertkit.tasks.config import Long
+from bertkit.tasks.outputs import check_answers_apart
 from bertkit.tasks.windows import TextWindow, text_windows
 from bertkit.text.tokenizer import Pieces, truncated_lengths
 
@@ -129,6 +130,7 @@ def embed(config: EmbedConfig) -> EmbedResult:
     started = time.monotonic()
     check_output(config.output, config.unit)
     model = load(config.checkpoint, config.precision, config.device)
+    check_answers_apart(config.output, model.path, config.input)
     size = _layers(model, config.layers, config.weights).size(model.config.hidden_size)
     characters = WINDOW_CHARACTERS
     sentence = _sentence(model, config.layers, config.pooling, config.unit, config.weights)
@@ -165,7 +167,7 @@ def embed(config: EmbedConfig) -> EmbedResult:
             result.empty_words += made.empty_words
             progress.advance(len(window))
     result.seconds = round(time.monotonic() - started, 3)
-    _report(result, config.sequence_length or model.sequence_length, config.quiet)
+    _report(result, model.length(config.sequence_length), config.quiet)
     return result
 
 
@@ -192,35 +194,30 @@ def embed_texts(
     sentence = _sentence(model, layers, pooling, unit, weights)
     pooling = _pooling(unit, pooling)
     long = long or ("cut" if sentence else "windows")
-    length = sequence_length or model.sequence_length
+    length = model.length(sequence_length)
     check_sequence_length(length, model.model)
+    for given in texts:
+        parts = given if isinstance(given, tuple) and len(given) == 2 else (given,)
+        if not all(isinstance(part, str) for part in parts):
+            raise UserError(f"vectors are for texts or pairs (text, text), not for {given!r:.60}")
     made = [_prepare(model, n, text, unit, words, long, length) for n, text in enumerate(texts)]
     sequences = [one for text in made for one in text.sequences]
     size = choice.size(model.config.hidden_size)
-    values = _vectors(model, sequences, choice, weights, batch_tokens)
-    if unit == "text" and sentence is None:
-        pooled = [_Pooled(pooling, size) for _ in made]
-        for number, vectors in values:
-            one = sequences[number]
-            pooled[one.text].add(vectors, one.kept)
-        found = [Embedding(text.vector()) for text in pooled]
+    values = (
+        (sequences[number], vectors)
+        for number, vectors in _vectors(model, sequences, choice, weights, batch_tokens)
+    )
+    if sentence:
+        rows = _token_rows(made, values, size)
+        found = [Embedding(sentence.vector(torch.from_numpy(r), normalize).numpy()) for r in rows]
+    elif unit == "text":
+        found = _text_vectors(made, values, pooling, size)
+    elif unit == "token":
+        rows = _token_rows(made, values, size)
+        found = [_tokens(model, *one) for one in zip(made, rows, strict=True)]
     else:
-        rows = [np.zeros((len(text.ids), size), np.float32) for text in made]
-        for number, vectors in values:
-            one = sequences[number]
-            rows[one.text][one.rows] = vectors[one.kept]
-        if sentence:
-            found = [
-                Embedding(sentence.vector(torch.from_numpy(part), normalize).numpy())
-                for part in rows
-            ]
-        elif unit == "token":
-            found = [_tokens(model, *one) for one in zip(made, rows, strict=True)]
-        else:
-            found = [
-                _words(str(given), text, part, pooling)
-                for given, text, part in zip(texts, made, rows, strict=True)
-            ]
+        triples = zip(map(str, texts), made, _token_rows(made, values, size), strict=True)
+        found = [_words(*one, pooling) for one in triples]
     if normalize and sentence is None:
         found = [replace(one, vectors=_of_length_1(one.vectors)) for one in found]
     return Embeddings(
@@ -230,6 +227,29 @@ def embed_texts(
         truncated=sum(text.cut for text in made),
         empty_words=sum(word.first == word.last for text in made for word in text.words),
     )
+
+
+def _text_vectors(
+    made: Sequence[_Text],
+    values: Iterable[tuple[_Sequence, np.ndarray]],
+    pooling: Pooling,
+    size: int,
+) -> list[Embedding]:
+    """A vector for each text from the [tokens, size] of its sequences."""
+    pooled = [_Pooled(pooling, size) for _ in made]
+    for one, vectors in values:
+        pooled[one.text].add(vectors, one.kept)
+    return [Embedding(text.vector()) for text in pooled]
+
+
+def _token_rows(
+    made: Sequence[_Text], values: Iterable[tuple[_Sequence, np.ndarray]], size: int
+) -> list[np.ndarray]:
+    """The vectors of each text's tokens, [tokens, size]."""
+    rows = [np.zeros((len(text.ids), size), np.float32) for text in made]
+    for one, vectors in values:
+        rows[one.text][one.rows] = vectors[one.kept]
+    return rows
 
 
 def _tokens(model: LoadedModel, text: _Text, rows: np.ndarray) -> Embedding:

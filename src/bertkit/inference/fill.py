@@ -21,6 +21,7 @@ from bertkit.inference.load import LoadedModel, load
 from bertkit.model.batch import FlatBatch
 from bertkit.progress import Progress
 from bertkit.tasks.answers import BATCH_TOKENS, check_sequence_length
+from bertkit.tasks.outputs import check_answers_apart
 from bertkit.text.tokenizer_files import MASK
 
 
@@ -72,6 +73,11 @@ def fill(config: FillConfig) -> FillResult:
     source = STANDARD if config.text == STANDARD else config.input
     if (config.text is None) == (config.input is None):
         raise UserError("give a text with [MASK], or a file with --input, as --input lines.txt")
+    if source is None and (config.output or config.field):
+        raise UserError(
+            "--output and --field go with --input, as --input lines.txt; the answer for one text "
+            "goes to standard output"
+        )
     if config.top < 1:
         raise UserError(f"--top is {config.top}; ask for at least one candidate")
     model = load(config.checkpoint, config.precision, config.device)
@@ -80,6 +86,7 @@ def fill(config: FillConfig) -> FillResult:
         text = str(config.text).encode("utf-8", "replace").decode("utf-8")
         [answer] = fill_masks(model, [text], config.top, config.sequence_length)
         return FillResult(answer, 1, None)
+    check_answers_apart(config.output, model.path, source)
     texts = 0
     with (
         Progress("fill", None, "texts", config.quiet) as progress,
@@ -121,7 +128,7 @@ def fill_masks(
             f"{model.path} has no masked-LM head (it is a model for {model.head}); use {other}, "
             "or fill with the pre-trained model it was made from"
         )
-    length = sequence_length or model.sequence_length
+    length = model.length(sequence_length)
     check_sequence_length(length, model.model)
     tokenizer = model.tokenizer
     sequences = [

@@ -13,7 +13,7 @@ model.embed(["a text", "another"])             # any: a vector for each text
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
-from bertkit import config as configurations
 from bertkit.errors import UserError
 from bertkit.formats.hub import checkpoint_path
 from bertkit.formats.huggingface import load_checkpoint
@@ -31,12 +30,12 @@ from bertkit.inference.inputs import TextInput
 from bertkit.inference.words import words_of
 from bertkit.model.config import ModelConfig
 from bertkit.model.encoder import set_compute_dtype
-from bertkit.pretraining.config import PretrainConfig
+from bertkit.pretraining.config import pretrained_length
 from bertkit.progress import say
 from bertkit.tasks.answers import BATCH_TOKENS, Answers, answer, check_head, max_positions
 from bertkit.tasks.choice import ChoiceInput, ChoicePrediction
 from bertkit.tasks.classification import ClassPrediction
-from bertkit.tasks.config import Long, WindowMean
+from bertkit.tasks.config import FinetuneConfig, Long, WindowMean
 from bertkit.tasks.fit import check_fit
 from bertkit.tasks.multilabel import LabelSetPrediction
 from bertkit.tasks.options import task_options, tuned_with
@@ -79,7 +78,7 @@ class LoadedModel(nn.Module):
             that is not recorded; longer inputs are cut or read in windows.
         missing: weights, by their names in the file, that the checkpoint lacks.
         options: how inputs become sequences and outputs predictions, as in fine-tuning.
-        tuned_for: name of the task that the run was tuned for, or None.
+        tuned: how the run was fine-tuned, or None.
         sentence: the steps after the encoder of a sentence-transformers directory, or None.
     """
 
@@ -90,8 +89,7 @@ class LoadedModel(nn.Module):
         path: Path,
         sequence_length: int,
         missing: Sequence[str] = (),
-        options: TaskOptions | None = None,
-        tuned_for: str | None = None,
+        tuned: FinetuneConfig | None = None,
         sentence: SentenceModules | None = None,
     ) -> None:
         super().__init__()
@@ -100,8 +98,8 @@ class LoadedModel(nn.Module):
         self.path = path
         self.sequence_length = sequence_length
         self.missing = list(missing)
-        self.options = options or TaskOptions(sequence_length)
-        self.tuned_for = tuned_for
+        self.options = task_options(tuned) if tuned else TaskOptions(sequence_length)
+        self.tuned = tuned
         self.sentence = sentence
 
     def lacks(self, prefix: str) -> bool:
@@ -134,7 +132,7 @@ class LoadedModel(nn.Module):
 
     def predict(
         self,
-        inputs: Sequence[PredictInput],
+        inputs: Iterable[PredictInput],
         batch_tokens: int = BATCH_TOKENS,
         long: Long = "windows",
         window_mean: WindowMean = "probabilities",
@@ -159,12 +157,12 @@ class LoadedModel(nn.Module):
         Raises:
             UserError: the model has no head for a task, or an input is of the wrong kind.
         """
-        examples = [self.example(one, words) for one in inputs]
+        examples = [self.example(one, words) for one in _texts(inputs, "predict")]
         answers = self.answer(examples, None, batch_tokens, long, window_mean)
-        say_lengths(len(inputs), len(answers.windows), answers.truncated, self.sequence_length)
+        say_lengths(len(examples), len(answers.windows), answers.truncated, self.sequence_length)
         return answers.predictions
 
-    def fill(self, texts: Sequence[str], top: int = 5) -> list[FilledText]:
+    def fill(self, texts: Iterable[str], top: int = 5) -> list[FilledText]:
         """The masked LM's `top` candidates for each [MASK] of the texts.
 
         Raises:
@@ -173,11 +171,11 @@ class LoadedModel(nn.Module):
         """
         from bertkit.inference.fill import fill_masks
 
-        return fill_masks(self, texts, top)
+        return fill_masks(self, _texts(texts, "fill"), top)
 
     def embed(
         self,
-        texts: Sequence[TextInput],
+        texts: Iterable[TextInput],
         layers: str = "last",
         pooling: Pooling | None = None,
         *,
@@ -198,7 +196,7 @@ class LoadedModel(nn.Module):
 
         made = embed_texts(
             self,
-            texts,
+            _texts(texts, "embed"),
             layers,
             pooling,
             weights=weights,
@@ -206,9 +204,13 @@ class LoadedModel(nn.Module):
             batch_tokens=batch_tokens,
             normalize=normalize,
         )
-        say_lengths(len(texts), made.windowed, made.truncated, self.sequence_length)
+        say_lengths(len(made.texts), made.windowed, made.truncated, self.sequence_length)
         none = np.zeros((0, made.size), np.float32)
         return np.concatenate([none, *(one.vectors for one in made.texts)])
+
+    def length(self, given: int | None) -> int:
+        """Tokens of the longest sequence: those given, or as in training."""
+        return self.sequence_length if given is None else given
 
     def answer(
         self,
@@ -226,7 +228,7 @@ class LoadedModel(nn.Module):
             self.tokenizer,
             replace(
                 self.options,
-                sequence_length=sequence_length or self.sequence_length,
+                sequence_length=self.length(sequence_length),
                 long=long,
                 window_mean=window_mean,
             ),
@@ -241,7 +243,7 @@ class LoadedModel(nn.Module):
                 f"{self.path} is pre-trained only and predicts no labels; tune it with bertkit "
                 "finetune, or use bertkit fill or bertkit embed"
             )
-        task = TASKS.get(self.tuned_for or "")
+        task = TASKS.get(str(self.tuned.task)) if self.tuned else None
         if task is None or self.head not in (task.head, task.feature_head):
             task = family_of(self.head)
         check_head(self.missing, self.path)
@@ -256,14 +258,12 @@ class LoadedModel(nn.Module):
             if task.head == "tagging":
                 return words_of(one, self.tokenizer, words)
             return TextExample(one)
-        if task.head == "tagging" and isinstance(one, list):
+        if task.head == "tagging" and isinstance(one, list) and _are_texts(one):
             return WordsExample(list(one), [])
-        if task.head != "tagging" and isinstance(one, tuple) and len(one) == 2:
-            return TextExample(*one)
+        if task.head != "tagging" and isinstance(one, tuple) and len(one) == 2 and _are_texts(one):
+            return TextExample(str(one[0]), str(one[1]))
         wanted = "lists of words" if task.head == "tagging" else "pairs (text, text)"
-        raise UserError(
-            f"a {task.head} model takes texts or {wanted}, not a {type(one).__name__} of {len(one)}"
-        )
+        raise UserError(f"a {task.head} model takes texts or {wanted}, not {one!r:.60}")
 
 
 def load(path: str | Path, precision: Precision = "fp32", device: str = "auto") -> LoadedModel:
@@ -292,31 +292,36 @@ def load(path: str | Path, precision: Precision = "fp32", device: str = "auto") 
     model.to(place_of_work)
     set_compute_dtype(model, compute_dtype(precision, place_of_work))
     positions = max_positions(model)
-    told = sentence.max_length if sentence else trained_length(directory)
-    length = min(told or positions, positions)
     tuned = tuned_with(directory)
+    told = sentence.max_length if sentence else trained_length(directory, tuned)
+    length = min(told or positions, positions)
     loaded = LoadedModel(
         model,
         tokenizer,
         directory,
         length,
         checkpoint.missing,
-        options=task_options(tuned) if tuned else None,
-        tuned_for=tuned.task if tuned else None,
+        tuned=tuned,
         sentence=sentence,
     )
     loaded.eval()
     return loaded
 
 
-def trained_length(directory: Path) -> int | None:
+def trained_length(directory: Path, tuned: FinetuneConfig | None) -> int | None:
     """The sequence length a run was trained with: positions beyond it may never have learned."""
-    tuned = tuned_with(directory)
-    if tuned is not None:
-        return task_options(tuned).sequence_length
-    if (directory / "pretrain.yaml").is_file():
-        return configurations.load(PretrainConfig, directory / "pretrain.yaml").sequence_length
-    return None
+    return task_options(tuned).sequence_length if tuned else pretrained_length(directory)
+
+
+def _are_texts(given: Iterable[Any]) -> bool:
+    return all(isinstance(one, str) for one in given)
+
+
+def _texts(given: Iterable[Any], call: str) -> list[Any]:
+    """The inputs of a call; UserError for one text alone, which is no list of texts."""
+    if isinstance(given, (str, dict)):
+        raise UserError(f"{call} takes a list of inputs; put the one in brackets: [{given!r:.40}]")
+    return list(given)
 
 
 def say_lengths(

@@ -16,7 +16,7 @@ from bertkit.inference.load import LoadedModel, load, say_lengths
 from bertkit.inference.questions import read_questions
 from bertkit.progress import Progress, say
 from bertkit.tasks.data import columns_of
-from bertkit.tasks.options import tuned_with
+from bertkit.tasks.outputs import check_answers_apart
 from bertkit.tasks.records import has_records, read_records
 from bertkit.tasks.task import Columns
 
@@ -49,10 +49,11 @@ def predict(config: PredictConfig) -> PredictResult:
         UserError: the checkpoint has no task head, or the input cannot be read.
     """
     model = load(config.checkpoint, config.precision, config.device)
+    check_answers_apart(config.output, model.path, config.input)
     task = model.task
     started = time.monotonic()
     inputs = windowed = truncated = 0
-    length = config.sequence_length or model.sequence_length
+    length = model.length(config.sequence_length)
     with (
         Progress("predict", None, "texts", config.quiet) as progress,
         json_output(config.output) as write,
@@ -88,7 +89,7 @@ def read_examples(model: LoadedModel, config: PredictConfig) -> Iterator[Any]:
     Raises:
         UserError: no such source, columns that are not there.
     """
-    tuned = tuned_with(model.path)
+    tuned = model.tuned
     columns = columns_of(tuned) if tuned else Columns()
     text, pair, has_columns = config.text, config.pair, has_records(config.input)
     if model.head == "question-answering":

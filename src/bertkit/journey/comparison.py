@@ -14,7 +14,7 @@ import math
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,7 @@ from typing import Any
 
 from bertkit.files import writing
 from bertkit.interrupts import interrupting
-from bertkit.journey.recipe import Tuning
+from bertkit.journey.recipe import Recipe, Tuning
 from bertkit.progress import Progress
 from bertkit.report.quickstart import Comparison
 from bertkit.report.statistics import accuracy_difference, f1_difference, f1_scores
@@ -114,14 +114,11 @@ class Cell:
 
 def compare(
     tasks: Sequence[TaskData],
+    recipe: Recipe,
     checkpoint: Path,
     folder: Path,
-    few: int,
-    many: int,
-    seeds: Mapping[str, tuple[int, int]],
-    tuning: Mapping[str, tuple[Tuning, Tuning]],
-    grid: Mapping[str, tuple[Sequence[Tuning], Sequence[Tuning]]],
-    dropout: float,
+    labels: tuple[int, int],
+    seeds: int,
     test: int,
     workers: int,
     quiet: bool = False,
@@ -129,11 +126,9 @@ def compare(
     """Fine-tunes everything that the table needs.
 
     Args:
-        few, many: numbers of labelled examples.
-        seeds: fine-tunings from each start, by the task's name, with few labels and with many.
-        tuning: of the pre-trained model, likewise.
-        grid: what the random start may choose from, likewise.
-        dropout: in fine-tuning, from either start.
+        recipe: how both starts are fine-tuned.
+        labels: few labelled examples, and many.
+        seeds: fine-tunings from each start, times what the recipe says.
         test: examples of the test set to score on.
 
     Returns:
@@ -147,20 +142,20 @@ def compare(
 
     def runs(cell: Cell, start: Initialise, how: Tuning) -> list[Run]:
         return [
-            Run(cell.task, checkpoint, cell.labels, start, how, dropout, seed, folder)
+            Run(cell.task, checkpoint, cell.labels, start, how, recipe.tuning_dropout, seed, folder)
             for seed in range(cell.seeds)
         ]
 
     cells = [
         Cell(
             task,
-            labels,
-            tuning[task.name][size],
-            grid[task.name][size],
-            seeds[task.name][size],
+            count,
+            recipe.tuning[task.name][size],
+            recipe.grid[task.name][size],
+            seeds * recipe.seeds[task.name][size],
         )
         for task in tasks
-        for size, labels in enumerate((few, many))
+        for size, count in enumerate(labels)
     ]
     pretrained = {cell: runs(cell, "checkpoint", cell.tuning) for cell in cells}
     tried = {cell: [runs(cell, "random", how)[0] for how in cell.grid] for cell in cells}

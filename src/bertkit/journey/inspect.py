@@ -2,6 +2,7 @@
 
 A model size (base, 2x256x4) gives the table of its parameters with the arithmetic; a corpus its
 counts, and any document of it in words; a vocabulary its entries; a run how far it came; a
+search its grid; a
 checkpoint its sizes, head and labels. What is damaged ends with the error of the room that reads
 it, so a script can rely on the exit code.
 """
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.errors import UserError
+from bertkit.files import read_json
 from bertkit.journey.checkpoints import (
     casing_facts,
     checkpoint_facts,
@@ -41,7 +43,7 @@ class InspectResult:
     """What was found.
 
     Attributes:
-        kind: "model size", "corpus", "vocabulary", "run" or "checkpoint".
+        kind: "model size", "corpus", "vocabulary", "run", "search" or "checkpoint".
         path: what was asked for.
         facts: everything found, by name.
         lines: the same for people, a name and a text each.
@@ -83,6 +85,8 @@ def inspect(config: InspectConfig) -> InspectResult:
         return _corpus(config, path)
     if (path / "parts.json").is_file():
         return _parts(path)
+    if (path / "search.yaml").is_file():
+        return _search(config, path)
     if any((path / f"{command}.yaml").is_file() for command in RUN_COMMANDS):
         return _run(config, path)
     if is_checkpoint(path):
@@ -92,8 +96,8 @@ def inspect(config: InspectConfig) -> InspectResult:
         return _vocabulary(path)
     raise UserError(
         f"{path} is nothing that bertkit knows; it understands a corpus (manifest.json), a "
-        "vocabulary (vocab.txt), a run (pretrain.yaml or finetune.yaml) and a checkpoint "
-        "(config.json)"
+        "vocabulary (vocab.txt), a run (pretrain.yaml or finetune.yaml), a search (search.yaml) "
+        "and a checkpoint (config.json)"
     )
 
 
@@ -260,6 +264,27 @@ def _run(config: InspectConfig, path: Path) -> InspectResult:
         facts["example"], text = example_of_run(config, path)
         texts.append(text)
     return InspectResult("run", config.path, facts, lines, "\n\n".join(filter(None, texts)))
+
+
+def _search(config: InspectConfig, path: Path) -> InspectResult:
+    from bertkit.tasks.grid import PointResult, grid_lines
+
+    ended = sorted((path / "runs").glob("*.json"))
+    result = read_json(path / "results.json") if (path / "results.json").is_file() else None
+    finished = "finished" if result else "not finished"
+    lines = [
+        ("made by", f"bertkit search --config {path / 'search.yaml'}"),
+        ("progress", f"{finished}, {len(ended):,} runs ended"),
+    ]
+    facts: dict[str, Any] = {"finished": bool(result), "runs_ended": len(ended), "results": result}
+    text = ""
+    if result:
+        lines.append(("kept", f"{path / result['best_run']}"))
+        _, facts["checkpoint"], more = checkpoint_facts(path, config.verify)
+        lines += more
+        points = [PointResult(**point) for point in result["points"]]
+        text = "\n".join(grid_lines(points, result["best_point"]))
+    return InspectResult("search", config.path, facts, lines, text)
 
 
 def _last(records: list[dict[str, Any]], kind: str) -> dict[str, Any] | None:

@@ -91,25 +91,23 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
     )
     comparisons: list[Comparison] = []
     models: dict[str, Path] = {}
+    scale = min(1.0, config.minutes / FULL_MINUTES)
+    test = max(1, round(scale * config.test))
     if tasks:
-        scale = min(1.0, config.minutes / FULL_MINUTES)
         comparisons, models = stage(
             "fine-tuning",
             "the tasks, from the pre-trained weights and from random ones",
             lambda: compare(
                 tasks,
+                recipe,
                 out / "pretrained",
                 out / "tuning",
-                few=config.few,
-                many=max(min(2 * config.few, config.many), round(scale * config.many)),
-                seeds={
-                    name: (config.seeds * few, config.seeds * many)
-                    for name, (few, many) in recipe.seeds.items()
-                },
-                tuning=recipe.tuning,
-                grid=recipe.grid,
-                dropout=recipe.tuning_dropout,
-                test=round(scale * config.test),
+                labels=(
+                    config.few,
+                    max(min(2 * config.few, config.many), round(scale * config.many)),
+                ),
+                seeds=config.seeds,
+                test=test,
                 workers=config.workers,
                 quiet=config.quiet,
             ),
@@ -118,7 +116,7 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
         "report",
         f"writing {out / 'report.html'}",
         lambda: write_results(
-            config, recipe, tasks, text_facts, pretrained, comparisons, models, clock.seconds
+            config, recipe, tasks, text_facts, pretrained, comparisons, models, test, clock.seconds
         ),
     )
 
@@ -135,6 +133,8 @@ def _check(config: QuickstartConfig) -> None:
         raise UserError("--few must be at least 8 and less than --many")
     if config.seeds < 2:
         raise UserError("--seeds must be at least 2: one seed has no standard error")
+    if config.test < 1:
+        raise UserError(f"--test is {config.test}; give at least 1")
     if config.workers < 1:
         raise UserError("--workers must be at least 1")
 

@@ -98,6 +98,7 @@ def write_results(
     pretrained: PretrainResult,
     comparisons: list[Comparison],
     models: dict[str, Path],
+    test: int,
     seconds: dict[str, float],
 ) -> QuickstartResult:
     """Writes the page and results.json.
@@ -106,6 +107,7 @@ def write_results(
         tasks: those whose data there are.
         text_facts: (name, value) about the text.
         models: task -> the tuned model that is kept.
+        test: examples of a test set that are answered.
         seconds: of each stage so far.
     """
     out = Path(config.output)
@@ -127,11 +129,11 @@ def write_results(
         if task.family == "classification":
             samples = REVIEW_SAMPLES if config.language == "zh" else []
             results.labelled, results.labelled_errors = labelled_results(
-                models[task.name], task, samples, config.test
+                models[task.name], task, samples, test
             )
         else:
             results.tagged, results.tagged_errors = tagged_results(
-                models[task.name], task, NEWS_SAMPLES, config.test
+                models[task.name], task, NEWS_SAMPLES, test
             )
     write_quickstart_report(out / "report.html", results)
     result = QuickstartResult(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
+from bertkit import config as configurations
 from bertkit.config import option, presets
+from bertkit.errors import UserError
 from bertkit.model.config import PositionInit
 from bertkit.training.config import Compile, OptimizerName, Precision, Schedule
 
@@ -188,3 +191,17 @@ class PretrainConfig:
         False, help="print steps, FLOPs, memory, disk and projected time; write nothing"
     )
     quiet: bool = option(False, help="print no progress")
+
+
+def pretrained_length(place: Path) -> int | None:
+    """The sequence length of the pre-training that a checkpoint is the result of, if it is one.
+
+    It is only for a hint: a configuration of another version is passed over.
+    """
+    file = place / "pretrain.yaml"
+    if not file.is_file():
+        return None
+    try:
+        return configurations.load(PretrainConfig, file).sequence_length
+    except UserError:
+        return None

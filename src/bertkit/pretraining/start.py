@@ -23,13 +23,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bertkit import config as configurations
 from bertkit.errors import UserError
 from bertkit.formats.assembly import LoadedCheckpoint
 from bertkit.formats.hub import checkpoint_path
 from bertkit.formats.source import load_source
 from bertkit.model.config import ModelConfig, dropout_rates, model_config
-from bertkit.pretraining.config import PretrainConfig
+from bertkit.pretraining.config import PretrainConfig, pretrained_length
 from bertkit.pretraining.objectives import make_model, model_class, pairs_of
 from bertkit.progress import say
 from bertkit.text.extension import unused_ids
@@ -237,7 +236,7 @@ def _set_positions(config: PretrainConfig, place: Path, model: nn.Module) -> Non
             f"positions {learned} to {wanted - 1} start as copies of 1 to {learned - 1}, in order",
             config.quiet,
         )
-    trained = _trained_length(place)
+    trained = pretrained_length(place)
     if config.learned_positions is None and trained and trained < config.sequence_length <= have:
         say(
             f"{place} was trained on sequences of {trained} tokens; unless a run before it has, "
@@ -245,17 +244,6 @@ def _set_positions(config: PretrainConfig, place: Path, model: nn.Module) -> Non
             "them as copies",
             config.quiet,
         )
-
-
-def _trained_length(place: Path) -> int | None:
-    """The sequence length of the run that a checkpoint is the result of, if it is one."""
-    file = place / "pretrain.yaml"
-    if not file.is_file():
-        return None
-    try:
-        return configurations.load(PretrainConfig, file).sequence_length
-    except UserError:  # of another version; it was only to give a hint
-        return None
 
 
 def _of(part: str, names: Sequence[str]) -> list[str]:

@@ -46,31 +46,36 @@ EXAMPLES = {
     "multiple-choice": ('model.predict([("The sky is", ["blue.", "a verb."])])'),
 }
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy")
-FILES = frozenset({"checkpoint", "data", "train", "dev", "test", "output"})
+FILES = frozenset({"checkpoint", "data", "train", "dev", "output"})
 """Options that hold places on the machine: only the last part of the name goes into the card."""
-UNTOLD = frozenset({"output", "quiet", "checkpoint_steps", "evaluate_steps", "workers"})
-"""Options that change nothing in the model."""
+UNTOLD = frozenset({"output", "quiet", "checkpoint_steps"})
+"""Options that change nothing in the model; nor do `evaluate_steps` unless its best is kept."""
 MOST_LABELS = 60
 
 
-def write_card(run: Path) -> Path:
-    """Writes RUN/README.md of a finished run, unless a person has written one; returns its path."""
-    path = run / CARD
+def write_card(run: Path, place: Path | None = None) -> Path:
+    """Writes README.md of a finished run, unless a person has written one; returns its path.
+
+    Args:
+        place: the folder that the model is in, and is called by, where it is not the run's own.
+    """
+    place = place or run
+    path = place / CARD
     if path.is_file() and MARK not in path.read_text(encoding="utf-8", errors="replace"):
         return path
     with writing(path) as partial:
-        partial.write_text(card(run), encoding="utf-8")
+        partial.write_text(card(run, place.resolve().name), encoding="utf-8")
     return path
 
 
-def card(run: Path) -> str:
-    """The text of the card."""
+def card(run: Path, name: str) -> str:
+    """The text of the card for a model of that name."""
     model = read_json(run / "config.json")
     summary = read_summary(run)
     recipe = _yaml(run / CONFIGURATION)
     architecture = str((model.get("architectures") or ["?"])[0])
     pipeline = PIPELINES.get(architecture)
-    name, task = run.resolve().name, str(summary.get("task", recipe.get("task", "?")))
+    task = str(summary.get("task", recipe.get("task", "?")))
     base = Path(str(recipe.get("checkpoint", "?"))).name
     scores = {k: v for k, v in summary.get("metrics", {}).items() if is_number(v)}
     dataset = _dataset(recipe, task)
@@ -97,7 +102,7 @@ def card(run: Path) -> str:
         "",
         *_use(name, pipeline, own_head),
         *_labels(model),
-        *_data(run, summary, recipe),
+        *_data(run, summary),
         *_recipe(recipe),
         *_scores(summary, scores),
         *_versions(),
@@ -161,7 +166,7 @@ def _labels(model: dict[str, Any]) -> list[str]:
     return ["Labels: " + ", ".join(map(_code, names[:MOST_LABELS])) + more + ".", ""]
 
 
-def _data(run: Path, summary: dict[str, Any], recipe: dict[str, Any]) -> list[str]:
+def _data(run: Path, summary: dict[str, Any]) -> list[str]:
     lines = ["## Data", ""]
     rows = [
         (name, f"{summary[key]:,}")
@@ -195,8 +200,10 @@ def _data(run: Path, summary: dict[str, Any], recipe: dict[str, Any]) -> list[st
 
 def _recipe(recipe: dict[str, Any]) -> list[str]:
     rows = []
+    keeps_best = recipe.get("keep_best") or recipe.get("patience")
+    untold = UNTOLD if keeps_best else UNTOLD | {"evaluate_steps"}
     for key, value in recipe.items():
-        if value is None or key in UNTOLD or (key == "lstm_size" and not recipe.get("features")):
+        if value is None or key in untold or (key == "lstm_size" and not recipe.get("features")):
             continue
         if key in FILES and isinstance(value, str) and not value.startswith("hub:"):
             value = Path(value).name

@@ -73,7 +73,7 @@ def scatter_figure(points: Sequence[tuple[float, float]], title: str) -> Html:
     """Answers (upwards) over right scores (to the right), with the line where they agree."""
     if not points:
         return Html("")
-    step = max(1, len(points) // MOST_DOTS)
+    step = -(-len(points) // MOST_DOTS)
     marks = ticks(min(map(min, points)), max(map(max, points)))
     low, high = marks[0], marks[-1]
 

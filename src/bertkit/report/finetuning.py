@@ -48,16 +48,20 @@ NO_SHARES = frozenset({"matthews", "pearson", "spearman", "rmse", "loss", "learn
 _NOT_METRICS = frozenset(
     {
         *("kind", "step", "seconds", "tokens", "learning_rate", "gradient_norm"),
-        *("tokens_per_second", "waiting"),
+        *("tokens_per_second", "waiting", "padding"),
     }
 )
 
 
-def write_finetuning_report(run: Path) -> Path:
-    """Writes RUN/report.html of a finished run; returns its path.
+def write_finetuning_report(run: Path, place: Path | None = None) -> Path:
+    """Writes report.html of a finished run; returns its path.
 
-    Raises UserError when the folder has no log.
+    Args:
+        place: the folder that the model is in, and is called by, where it is not the run's own.
+
+    Raises UserError when the run's folder has no log.
     """
+    place = place or run
     records = read_records(run)
     summary = read_summary(run)
     sections = [
@@ -70,8 +74,8 @@ def write_finetuning_report(run: Path) -> Path:
         Section("Configuration", _configuration(run)),
     ]
     return write_report(
-        run / REPORT,
-        f"Fine-tuning: {run.resolve().name}",
+        place / REPORT,
+        f"Fine-tuning: {place.resolve().name}",
         f"One run on the task {summary.get('task', '?')}. Scores, confusions and errors are those "
         "on the dev set.",
         sections,

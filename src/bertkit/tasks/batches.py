@@ -73,12 +73,15 @@ class TrainingSource(BatchSource):
         return [self._collate([self._features[row] for row in part]) for part in parts]
 
     def _order(self, epoch: int) -> np.ndarray:
-        if epoch not in self._orders:
+        order = self._orders.get(epoch)
+        if order is None:
             generator = np.random.default_rng(derived_seed("order", self._seed, epoch))
-            # a batch looks at two epochs at most, unless there are fewer examples than one batch
-            self._orders = {e: o for e, o in self._orders.items() if e == epoch - 1}
-            self._orders[epoch] = generator.permutation(len(self._features))
-        return self._orders[epoch]
+            order = generator.permutation(len(self._features))
+            # a batch looks at two epochs at most, unless there are fewer examples than one batch;
+            # the dictionary is replaced whole, for several threads may ask at once
+            before = {e: o for e, o in self._orders.items() if e == epoch - 1}
+            self._orders = before | {epoch: order}
+        return order
 
 
 class TokenSource(TrainingSource):

@@ -21,6 +21,7 @@ from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
 from bertkit.tasks.data import columns_of
 from bertkit.tasks.fit import check_fit
 from bertkit.tasks.options import task_options, tuned_with
+from bertkit.tasks.outputs import check_answers_apart
 from bertkit.tasks.readers import require_file
 from bertkit.tasks.registry import family_of, get_task
 from bertkit.tasks.rows import MissingColumnError
@@ -98,6 +99,8 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     if config.submission and task.submission is None:
         raise UserError(f"{task.name} has no form for submissions; leave --submission out")
     path, columns = _source(config, task, tuned)
+    for output in (config.output, config.report):
+        check_answers_apart(output, directory, str(path))
     try:
         examples = task.read(path, columns)
     except MissingColumnError as error:
@@ -111,7 +114,7 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     set_compute_dtype(model, compute_dtype(config.precision, device))
     options = task_options(tuned) if tuned else TaskOptions(max_positions(model))
     options = replace(options, long=config.long, window_mean=config.window_mean)
-    if config.sequence_length:
+    if config.sequence_length is not None:
         options = replace(options, sequence_length=config.sequence_length)
     started = time.monotonic()
     evaluation = evaluate_model(

@@ -57,7 +57,7 @@ from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.claim import claim
 from bertkit.training.compilation import compiles
 from bertkit.training.loop import train
-from bertkit.training.processes import alone
+from bertkit.training.processes import alone, refuse_others
 
 MAY_CHANGE = frozenset({"output", "quiet", "checkpoint_steps", "evaluate_steps"})
 """Options that may differ when a run is continued, for they change no number in it."""
@@ -155,6 +155,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
             `config.output` holds another run.
         Interrupted: after Ctrl-C or SIGTERM; the same call continues.
     """
+    refuse_others("finetune")
     check(config)
     config = resolve(config)
     task = get_task(str(config.task))

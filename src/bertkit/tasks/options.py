@@ -34,8 +34,9 @@ def tuned_with(directory: Path) -> FinetuneConfig | None:
 
 def task_options(config: FinetuneConfig) -> TaskOptions:
     """What a fine-tuning's configuration says about features and predictions."""
+    length = config.sequence_length
     return TaskOptions(
-        sequence_length=config.sequence_length or get_task(str(config.task)).sequence_length,
+        sequence_length=get_task(str(config.task)).sequence_length if length is None else length,
         document_context=config.document_context,
         doc_stride=config.doc_stride,
         doc_overlap=config.doc_overlap,
@@ -137,6 +138,7 @@ def check(config: FinetuneConfig) -> None:
         ("number of answer tokens", config.answer_tokens),
         ("number of best answers", config.n_best),
         ("number of examples", 1 if config.max_examples is None else config.max_examples),
+        ("sequence length", 1 if config.sequence_length is None else config.sequence_length),
     )
     for name, value in positive:
         if not value > 0:
@@ -153,7 +155,15 @@ def check(config: FinetuneConfig) -> None:
         raise UserError("with --batch-tokens give --micro-batch-tokens, not --micro-batch-size")
     if config.micro_batch_tokens is not None and config.micro_batch_size is not None:
         raise UserError("give --micro-batch-size or --micro-batch-tokens, not both")
-    if config.patience < 0:
-        raise UserError(f"the patience is {config.patience}; give 0 or more")
+    if not math.isfinite(config.epochs):
+        raise UserError(f"the number of epochs is {config.epochs}; give a finite one")
+    for name, value in (
+        ("patience", config.patience),
+        ("weight decay", config.weight_decay),
+        ("number of steps between evaluations", config.evaluate_steps),
+        ("number of steps between restart points", config.checkpoint_steps),
+    ):
+        if not value >= 0:
+            raise UserError(f"the {name} is {value}; give 0 or more")
     if not 0 < config.dev_share < 1:
         raise UserError(f"the dev share is {config.dev_share}; give a share between 0 and 1")

@@ -32,6 +32,8 @@ from bertkit.files import write_json, writing, writing_into
 from bertkit.formats.hub import checkpoint_path
 from bertkit.formats.weights import weight_file, weight_parts
 from bertkit.progress import Progress
+from bertkit.report.card import CARD, write_card
+from bertkit.report.finetuning import REPORT, write_finetuning_report
 from bertkit.tasks.config import FinetuneConfig, SearchConfig, TuningOptions
 from bertkit.tasks.data import read_data, same_inputs
 from bertkit.tasks.finetune import MAY_CHANGE
@@ -57,8 +59,8 @@ from bertkit.training.claim import claim
 
 WEIGHTS = "model.safetensors"
 
-NOT_PUBLISHED = frozenset({"log.jsonl", "inputs.json"})
-"""Files of a run that are not about the tuned model."""
+NOT_PUBLISHED = frozenset({"log.jsonl", "inputs.json", CARD, REPORT})
+"""Files of a run that are not about the tuned model, or call it by the run's name."""
 
 _SHARED = [field.name for field in fields(TuningOptions)]
 _FOUND = ("task", "data", "train", "text", "pair", "label")
@@ -253,6 +255,8 @@ def _publish(run: Path, out: Path) -> None:
                     os.link(path, partial / path.name)
                 except OSError:
                     shutil.copy2(path, partial / path.name)
+    write_finetuning_report(run, out)
+    write_card(run, out)
 
 
 def _as_row(one: Attempt) -> dict[str, Any]:

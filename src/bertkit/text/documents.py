@@ -217,9 +217,14 @@ def existing(path: Path) -> Path:
 
 
 def check_output_apart(output: str, inputs: Sequence[str]) -> None:
-    """Raises UserError for an output that is one of the input folders, or inside one."""
+    """Raises UserError for an output that is one of the inputs, or inside one that is a folder."""
     place = Path(output).resolve()
     for path in inputs:
+        if Path(path).is_file() and Path(path).resolve() == place:
+            raise UserError(
+                f"the output {output} is the input too, which would be lost; choose another place "
+                "with --output"
+            )
         if Path(path).is_dir() and Path(path).resolve() in (place, *place.parents):
             raise UserError(
                 f"the output {output} lies inside the input folder {path} and would be read as an "

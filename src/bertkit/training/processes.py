@@ -120,6 +120,16 @@ class Processes:
         return cast("list[float]", tensor.tolist())
 
 
+def refuse_others(command: str) -> None:
+    """Raises UserError where `torchrun` started several processes of a command that is for one."""
+    count = os.environ.get("WORLD_SIZE", "1")
+    if count != "1":
+        raise UserError(
+            f"bertkit {command} is for one process, and WORLD_SIZE says that it is one of {count}; "
+            "start it without torchrun (bertkit search --workers runs several fine-tunings)"
+        )
+
+
 def alone(device: str = "auto") -> Processes:
     """One process without others, on the device of that name (`choose_device`)."""
     return Processes(0, 1, choose_device(device))

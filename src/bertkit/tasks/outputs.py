@@ -1,0 +1,36 @@
+"""Where answers may be written: over nothing that they are made from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bertkit.errors import UserError
+from bertkit.text.documents import check_output_apart
+
+ANSWERS = frozenset({".jsonl", ".html", ".tsv", ".npz", ".npy", ".parquet"})
+"""Endings of what commands write about texts; in a model's folder such files may be replaced."""
+OF_A_RUN = frozenset({"log.jsonl", "predictions.jsonl", "report.html"})
+"""But for these, which training wrote."""
+
+
+def check_answers_apart(output: str | None, checkpoint: Path, source: str) -> None:
+    """Refuses an output that would replace its input, or a file of the model that answers.
+
+    Args:
+        output: a file, or None for standard output.
+        checkpoint: the model's folder.
+        source: what is answered: a file, "-", or a data set of the hub.
+
+    Raises:
+        UserError: it would.
+    """
+    if output is None:
+        return
+    check_output_apart(output, [source])
+    path = Path(output)
+    inside = path.is_file() and path.resolve().parent == checkpoint.resolve()
+    if inside and (path.suffix.lower() not in ANSWERS or path.name in OF_A_RUN):
+        raise UserError(
+            f"the output {output} is a file of the model, which would be lost; choose another "
+            "place with --output"
+        )
