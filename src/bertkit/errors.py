@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class UserError(Exception):
     """A mistake the user can mend. The command line prints it as one line and exits with code 2.
@@ -29,3 +31,10 @@ class Interrupted(BaseException):
 def reason(error: Exception) -> str:
     """What a library's error says, in one line that a message can go on behind."""
     return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+
+
+def listed(names: Iterable[str], most: int = 12) -> str:
+    """Names for a message: all of them, or the first and how many more."""
+    names = list(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

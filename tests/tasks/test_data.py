@@ -104,6 +104,13 @@ def test_the_summary_tells_of_dev_alone_of_ranges_and_of_lines(tmp_path: Path, t
     assert (long.longest, long.truncated) == (42, 1)
 
 
+@pytest.mark.parametrize("name", ["dev", "validation", "valid", "val"])
+def test_a_dev_file_goes_by_any_of_its_names(tmp_path: Path, name: str) -> None:
+    (tmp_path / "train.csv").write_text("text,label\na,1\nb,2\n")
+    (tmp_path / f"{name}.csv").write_text("text,label\nc,1\n")
+    assert [one.text for one in read(data=str(tmp_path)).dev] == ["c"]
+
+
 def test_the_labels_are_those_of_the_whole_file(tmp_path: Path) -> None:
     rows = "".join(f"text {n}\t{'ab'[n % 2]}\n" for n in range(9)) + "rare\tc\n"
     (tmp_path / "train.tsv").write_text("text\tlabel\n" + rows)

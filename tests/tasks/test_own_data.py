@@ -130,6 +130,7 @@ def test_what_is_found_is_said_and_kept_in_the_configuration(tmp_path, capsys):
         ("a.tsv", "text;label\nx;1\n", {}, r"looks divided by ';'"),
         ("a.csv", "text,label\n", {}, "has no examples"),
         ("a.csv", "text,label\n" + "\n".join(f"x,w{n}" for n in range(99)), {}, "too many for lab"),
+        ("a.csv", "text;score\nx;1,5\ny;2\nz;0,5\n", {}, r"numbers with a comma .'0,5'.*a point"),
         ("a.xlsx", "x", {}, "rename it"),
         ("nothing.csv", None, {}, "cannot read .*nothing.csv"),
         ("a.csv", "text,label\nx,1,2\ny,1\nz\n,,,\nw,2\n", {},

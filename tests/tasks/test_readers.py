@@ -127,6 +127,9 @@ def test_bad_columns_are_one_line_for_the_user(tmp_path, content, message):
 def test_an_unknown_task_names_those_there_are():
     with pytest.raises(UserError, match=r"no task .ner.; choose one of classification, regression"):
         get_task("ner")
+    for given, meant in (("MRPC", "mrpc"), ("sst2", "sst-2"), ("conll2003", "conll-2003")):
+        with pytest.raises(UserError, match=f"no task '{given}'; did you mean '{meant}'"):
+            get_task(given)
 
 
 @pytest.mark.parametrize(

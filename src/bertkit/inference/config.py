@@ -21,8 +21,8 @@ class PredictConfig:
     checkpoint: str = option(help="a tuned model", positional=True)
     input: str = option(
         "-",
-        help="text (a line each), .jsonl, .csv or .tsv; - is standard input; for multiple choice a "
-        "table; for question answering SQuAD's .json too",
+        help="text (a line each), .jsonl, .csv, .tsv, .json, .parquet or hub:NAME; - is standard "
+        "input; for multiple choice a table; for question answering SQuAD's .json too",
         positional=True,
     )
     output: str | None = option(None, help="JSONL file (default: standard output)", short="o")
@@ -97,7 +97,8 @@ class EmbedConfig:
     checkpoint: str = option(help="any model", positional=True)
     input: str = option(
         "-",
-        help="text (a line each), .jsonl, .csv or .tsv; - is standard input",
+        help="text (a line each), .jsonl, .csv, .tsv, .json, .parquet or hub:NAME; - is standard "
+        "input",
         positional=True,
     )
     output: str | None = option(

@@ -59,6 +59,7 @@ class EmbedResult:
     Attributes:
         texts, vectors: how many.
         size: numbers in a vector.
+        seconds: of reading, answering and writing; loading the model does not count.
         windowed: texts that were read in several windows.
         truncated: texts that lost their ends.
         empty_words: words that became no token, so are zeros.
@@ -127,7 +128,6 @@ def embed(config: EmbedConfig) -> EmbedResult:
         UserError: options that do not go together, an unknown output ending, or an input that
             cannot be read.
     """
-    started = time.monotonic()
     check_output(config.output, config.unit)
     model = load(config.checkpoint, config.precision, config.device)
     check_answers_apart(config.output, model.path, config.input)
@@ -140,6 +140,7 @@ def embed(config: EmbedConfig) -> EmbedResult:
         size = sentence.size(size)
     longest = max(map(len, model.tokenizer.vocabulary))
     result = EmbedResult(0, 0, size, 0.0, 0, 0, 0, config.output)
+    started = time.monotonic()
     with (
         vector_output(config.output, config.unit, size, longest) as write,
         Progress("embed", None, "texts", config.quiet) as progress,

@@ -27,6 +27,7 @@ class PredictResult:
 
     Attributes:
         inputs: texts answered, in the input's order.
+        seconds: of reading, answering and writing; loading the model does not count.
         windowed: texts that were read in several windows.
         truncated: texts that lost their ends.
         output: the file, or None for standard output.

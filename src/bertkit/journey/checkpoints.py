@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from bertkit.errors import listed
 from bertkit.model.config import ModelConfig
 from bertkit.model.parameters import ParameterRow, ParameterTable, parameter_table
 
@@ -27,7 +28,6 @@ def checkpoint_facts(path: Path, verify: bool) -> tuple[str, dict[str, Any], lis
     """
     from bertkit.formats.source import kind_of, load_source
     from bertkit.journey.origin import origin_of
-    from bertkit.tasks.answers import listed
 
     if kind_of(path) == "onnx":
         return "ONNX model", *_onnx(path, verify)

@@ -21,7 +21,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from bertkit.errors import UserError
+from bertkit.errors import UserError, listed
 from bertkit.files import writing
 from bertkit.formats.assembly import LoadedCheckpoint
 from bertkit.formats.configuration import config_values, write_config
@@ -101,8 +101,7 @@ class ConvertResult:
         ]
         for name, tensors in (("started fresh", self.missing), ("not taken", self.unexpected)):
             if tensors:
-                more = f" and {len(tensors) - _SHOWN} more" if len(tensors) > _SHOWN else ""
-                lines.append(f"{name}: {', '.join(tensors[:_SHOWN])}{more}")
+                lines.append(f"{name}: {listed(tensors, _SHOWN)}")
         if self.left_out:
             lines.append(f"left out: an optimizer's variables, {self.left_out} (--optimizer)")
         if self.quantized:

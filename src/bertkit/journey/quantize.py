@@ -17,12 +17,11 @@ from bertkit.inference.inputs import read_inputs
 from bertkit.journey.config import ConvertConfig
 from bertkit.model.batch import FlatBatch
 from bertkit.progress import say
-from bertkit.tasks.answers import evaluate_model, max_positions
+from bertkit.tasks.answers import evaluate_model
 from bertkit.tasks.data import columns_of
-from bertkit.tasks.options import task_options, tuned_with
+from bertkit.tasks.options import answer_options, chosen_task, tuned_with
 from bertkit.tasks.readers import require_file
-from bertkit.tasks.registry import family_of, get_task
-from bertkit.tasks.task import Columns, TaskOptions
+from bertkit.tasks.task import Columns
 from bertkit.text.tokenizer import Tokenizer
 
 INT8 = "model_int8.onnx"
@@ -120,17 +119,14 @@ def _scores(
 ) -> tuple[int, dict[str, dict[str, float]]]:
     """How many examples, and the metrics of each model on them."""
     tuned = tuned_with(source) if source.is_dir() else None
-    head = str(models["pytorch"].head)
     name = config.task or (tuned.task if tuned else None)
-    task = get_task(name) if name else family_of(head)
-    if head not in (task.head, task.feature_head):
-        raise UserError(f"{config.source} is a model for {head} and {task.name} needs {task.head}")
+    task = chosen_task(config.source, models["pytorch"], name)
     path = Path(str(config.data))
     if not path.is_file():
         path = require_file(task, path, "dev")
     columns = columns_of(tuned) if tuned else Columns()
     examples: Sequence[Any] = task.read(path, columns)[: config.max_examples]
-    options = task_options(tuned) if tuned else TaskOptions(max_positions(models["pytorch"]))
+    options = answer_options(tuned, models["pytorch"])
     metrics = {
         which: evaluate_model(
             model,

@@ -16,6 +16,7 @@ from bertkit.journey.samples import ENGLISH_MASKED, MASKED_SAMPLES, NEWS_SAMPLES
 from bertkit.journey.showcase import labelled_results, masked_results, tagged_results
 from bertkit.model.config import model_config
 from bertkit.pretraining.run import PretrainResult
+from bertkit.report.columns import text_table
 from bertkit.report.log import read_records
 from bertkit.report.quickstart import (
     Comparison,
@@ -81,13 +82,8 @@ def table_lines(comparisons: list[Comparison]) -> list[str]:
         )
         for one in comparisons
     ]
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-
-    def line(cells: tuple[str, ...]) -> str:
-        rest = "  ".join(f"{cell:>{n}}" for cell, n in zip(cells[1:], widths[1:], strict=True))
-        return f"{cells[0]:<{widths[0]}}  {rest}"
-
-    return [line(head), "-" * (sum(widths) + 2 * len(widths) - 2), *map(line, rows)]
+    lines = text_table([head, *rows], names=True)
+    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
 
 
 def write_results(

@@ -51,7 +51,8 @@ def box_plot(title: str, groups: Sequence[Group], level: Level | None = None) ->
         level: a horizontal line to compare with, such as chance.
     """
     values = [value for group in groups for value in group.values]
-    marks = ticks(*_ends(values + ([level.value] if level else [])))
+    values += [level.value] if level else []
+    marks = ticks(min(values), max(values))
     low, high = marks[0], marks[-1]
 
     def y(value: float) -> float:
@@ -108,7 +109,3 @@ def _box(heights: list[float], centre: float, width: float) -> list[str]:
         for height in heights
     ]
     return parts
-
-
-def _ends(values: Sequence[float]) -> tuple[float, float]:
-    return min(values), max(values)

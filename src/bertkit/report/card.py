@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 import bertkit
+from bertkit.errors import listed
 from bertkit.files import writing
 from bertkit.report.finetuning import (
     CONFIGURATION,
@@ -162,8 +163,7 @@ def _labels(model: dict[str, Any]) -> list[str]:
     names = [str(name) for name in (model.get("id2label") or {}).values()]
     if not names:
         return []
-    more = f" and {len(names) - MOST_LABELS} more" if len(names) > MOST_LABELS else ""
-    return ["Labels: " + ", ".join(map(_code, names[:MOST_LABELS])) + more + ".", ""]
+    return ["Labels: " + listed(map(_code, names), MOST_LABELS) + ".", ""]
 
 
 def _data(run: Path, summary: dict[str, Any]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bertkit.report.columns import text_table
 from bertkit.report.log import Record, curve
 
 MOST_ROWS = 8
@@ -40,9 +41,5 @@ def run_table(records: Sequence[Record], most: int = MOST_ROWS) -> str:
             values = [(form, curves[key].get(step)) for key, _, form in shown]
             cells = ["" if value is None else form.format(value) for form, value in values]
             rows.append([f"{step:,.0f}", *cells])
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        blocks += [
-            "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
+        blocks += text_table(rows)
     return "\n".join(blocks)

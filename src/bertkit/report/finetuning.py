@@ -17,7 +17,6 @@ from bertkit.report.page import (
     Html,
     Section,
     charts,
-    command,
     count,
     duration,
     facts,
@@ -25,7 +24,7 @@ from bertkit.report.page import (
     table,
     write_report,
 )
-from bertkit.report.pretraining import Metric, metric_figure, notes
+from bertkit.report.pretraining import Metric, configuration, metric_figure, notes
 
 CONFIGURATION = "finetune.yaml"
 METRICS = "metrics.json"
@@ -71,7 +70,7 @@ def write_finetuning_report(run: Path, place: Path | None = None) -> Path:
         Section("Data", _data(read_json(run / DATA))),
         Section("Learning", [charts(*learning_figures(records))]),
         Section("Notes of the run", [facts([("", note)]) for note in notes(records)]),
-        Section("Configuration", _configuration(run)),
+        Section("Configuration", configuration(run, CONFIGURATION)),
     ]
     return write_report(
         place / REPORT,
@@ -206,10 +205,3 @@ def read_json(path: Path) -> dict[str, Any]:
         return {}
     values = json.loads(path.read_text(encoding="utf-8"))
     return values if isinstance(values, dict) else {}
-
-
-def _configuration(run: Path) -> list[Html]:
-    path = run / CONFIGURATION
-    if not path.is_file():
-        return []
-    return [command(path.read_text(encoding="utf-8", errors="replace").strip())]

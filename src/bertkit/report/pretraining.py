@@ -79,7 +79,7 @@ def write_pretraining_report(run: Path) -> Path:
         Section("Held-out sentences", sentence_cards(read_sentences(run), moments(records))),
         Section("How it ran", [charts(*(metric_figure(records, one) for one in MACHINERY))]),
         Section("Notes of the run", [paragraph(note) for note in notes(records)]),
-        Section("Configuration", configuration(run)),
+        Section("Configuration", configuration(run, CONFIGURATION)),
     ]
     return write_report(
         run / "report.html",
@@ -149,9 +149,9 @@ def notes(records: Sequence[Record]) -> list[str]:
     return found
 
 
-def configuration(run: Path) -> list[Html]:
-    """The saved configuration, as it is, where there is one."""
-    path = run / CONFIGURATION
+def configuration(run: Path, name: str) -> list[Html]:
+    """The saved configuration of that name, as it is, where there is one."""
+    path = run / name
     if not path.is_file():
         return []
     return [command(path.read_text(encoding="utf-8", errors="replace").strip())]

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from bertkit.errors import UserError
+from bertkit.errors import UserError, listed
 from bertkit.model.config import ModelConfig
 from bertkit.progress import Progress, say
 from bertkit.tasks.batches import by_budget
@@ -103,11 +103,12 @@ def evaluate_model(
             f"{len(examples) - labelled:,} of {len(examples):,} examples have no label; "
             "give all of them one, or none"
         )
-    unknown = task.unknown(examples, model.labels)  # type: ignore[arg-type]
+    known: list[str] = model.labels  # type: ignore[assignment]
+    unknown = task.unknown(examples, known)
     if unknown:
         raise UserError(
             f"the examples have labels that the model does not know: {listed(unknown)} (it knows "
-            f"{listed(model.labels)}); tune a model on data with these labels, or rename them"
+            f"{listed(known)}); tune a model on data with these labels, or rename them"
         )
     answers = answer(model, task, examples, tokenizer, options, batch_tokens, quiet)
     if calibrate and labelled and task.calibrate is not None:
@@ -172,10 +173,3 @@ def check_sequence_length(sequence_length: int, model: nn.Module) -> None:
             f"sequence length {sequence_length} leaves no room for a token between [CLS] and "
             "[SEP]; use 3 or more"
         )
-
-
-def listed(names: Any, most: int = 12) -> str:
-    """Names for a message: all of them, or the first and how many more."""
-    names = list(names)
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

@@ -23,7 +23,7 @@ from bertkit.errors import UserError
 from bertkit.model.batch import FlatBatch
 from bertkit.tasks.choice_readers import ChoiceExample, read_choices
 from bertkit.tasks.metrics import class_scores
-from bertkit.tasks.readers import TABLES, split_files
+from bertkit.tasks.readers import own_files
 from bertkit.tasks.task import FeatureSet, Scores, Task, TaskOptions, one_by_one
 from bertkit.tasks.windows import merge_softmax, text_windows
 from bertkit.text.tokenizer import Tokenizer, truncated_lengths
@@ -206,7 +206,7 @@ def blind(examples: Sequence[ChoiceExample], labels: Sequence[str]) -> list[list
 MULTIPLE_CHOICE = Task(
     name="multiple-choice",
     summary="which of several choices is right, from your own table",
-    files=split_files(TABLES),
+    files=own_files(),
     read=read_choices,
     features=features,
     collate=collate,

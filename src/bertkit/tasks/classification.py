@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bertkit.tasks.labelling import LabelObjective, collate, probabilities
 from bertkit.tasks.metrics import class_scores
-from bertkit.tasks.readers import TABLES, TextExample, read_table, split_files
+from bertkit.tasks.readers import TextExample, own_files, read_table
 from bertkit.tasks.task import Scores, Task, one_by_one
 from bertkit.tasks.texts import asked_line, rounded, text_features, texts
 from bertkit.tasks.windows import merge_softmax
@@ -97,7 +97,7 @@ def _by_number_then_name(label: str) -> tuple[int, float, str]:
 CLASSIFICATION = Task(
     name="classification",
     summary="one label for a text or a pair of texts, from your own table",
-    files=split_files(TABLES),
+    files=own_files(),
     read=read_table,
     labels=label_names,
     features=partial(text_features, targets),

@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.errors import UserError
+from bertkit.errors import UserError, listed
 from bertkit.files import sha256, writing
 from bertkit.progress import say
-from bertkit.tasks.answers import listed
 from bertkit.tasks.config import FinetuneConfig
 from bertkit.tasks.readers import find_file, require_file
 from bertkit.tasks.task import Columns, Task

@@ -8,25 +8,22 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from bertkit.errors import UserError
 from bertkit.files import writing
 from bertkit.formats.hub import checkpoint_path
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.model.encoder import set_compute_dtype
 from bertkit.report.finetuning import write_evaluation_report
-from bertkit.tasks.answers import Evaluation, check_head, evaluate_model, max_positions
+from bertkit.tasks.answers import Evaluation, check_head, evaluate_model
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
 from bertkit.tasks.data import columns_of
 from bertkit.tasks.fit import check_fit
-from bertkit.tasks.options import task_options, tuned_with
+from bertkit.tasks.options import answer_options, chosen_task, tuned_with
 from bertkit.tasks.outputs import check_answers_apart
 from bertkit.tasks.readers import require_file
-from bertkit.tasks.registry import family_of, get_task
 from bertkit.tasks.rows import MissingColumnError
 from bertkit.tasks.tables import metrics_line, scores_table, write_jsonl
-from bertkit.tasks.task import Columns, Task, TaskOptions
+from bertkit.tasks.task import Columns, Task
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.allocator import keep_memory
 from bertkit.training.device import choose_device
@@ -38,6 +35,7 @@ class EvaluateResult:
     """Scores on one file.
 
     Attributes:
+        seconds: of answering and scoring; loading the model and writing files do not count.
         metrics: from 0 to 1.
         table: precision, recall, F1 and count of each label or entity type.
         windowed: examples that were read in several windows.
@@ -94,7 +92,7 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     checkpoint = load_checkpoint(directory)
     model = checkpoint.model
     tuned = tuned_with(directory)
-    task = _task(config, model, tuned)
+    task = chosen_task(config.checkpoint, model, config.task or (tuned.task if tuned else None))
     check_head(checkpoint.missing, directory)
     if config.submission and task.submission is None:
         raise UserError(f"{task.name} has no form for submissions; leave --submission out")
@@ -112,7 +110,7 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     device = choose_device(config.device)
     model.to(device)
     set_compute_dtype(model, compute_dtype(config.precision, device))
-    options = task_options(tuned) if tuned else TaskOptions(max_positions(model))
+    options = answer_options(tuned, model)
     options = replace(options, long=config.long, window_mean=config.window_mean)
     if config.sequence_length is not None:
         options = replace(options, sequence_length=config.sequence_length)
@@ -120,13 +118,14 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     evaluation = evaluate_model(
         model, task, examples, tokenizer, options, config.batch_tokens, config.quiet
     )
+    seconds = round(time.monotonic() - started, 3)
     _write(config, task, directory, path, examples, evaluation)
     answers = evaluation.answers
     return EvaluateResult(
         task=task.name,
         file=str(path),
         examples=len(examples),
-        seconds=round(time.monotonic() - started, 3),
+        seconds=seconds,
         metrics=evaluation.scores.metrics,
         table=evaluation.scores.table,
         truncated=answers.truncated,
@@ -136,19 +135,6 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
         windowed=len(answers.windows),
         submission=config.submission,
     )
-
-
-def _task(config: EvaluateConfig, model: nn.Module, tuned: FinetuneConfig | None) -> Task:
-    """The task asked for, or the one the model was tuned for, or its head's family."""
-    head = str(model.head)
-    name = config.task or (tuned.task if tuned else None)
-    task = get_task(name) if name else family_of(head)
-    if head not in (task.head, task.feature_head):
-        raise UserError(
-            f"{config.checkpoint} is not tuned for {task.name}: its head is {head}; "
-            f"tune it with bertkit finetune {config.checkpoint} --task {task.name}"
-        )
-    return task
 
 
 def _source(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bertkit.report.columns import text_table
 from bertkit.tasks.runs import Ended
 
 
@@ -124,10 +125,6 @@ def grid_lines(points: Sequence[PointResult], best: int) -> list[str]:
         )
         for point in points
     ]
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    lines = [
-        "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
-        for row in (head, *rows)
-    ]
+    lines = text_table([head, *rows])
     lines[best + 1] += "  *"
     return lines

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from bertkit.tasks.batches import flat_inputs
 from bertkit.tasks.metrics import label_set_scores
-from bertkit.tasks.readers import TABLES, TextExample, read_label_lists, split_files
+from bertkit.tasks.readers import TextExample, own_files, read_label_lists
 from bertkit.tasks.task import Features, Scores, Task, one_by_one
 from bertkit.tasks.texts import asked_line, rounded, text_features, texts
 from bertkit.tasks.windows import merge_sigmoid
@@ -115,7 +115,7 @@ def blind(examples: Sequence[TextExample], labels: Sequence[str]) -> list[list[L
 MULTI_LABEL = Task(
     name="multi-label",
     summary="any number of labels for a text or a pair of texts, from your own table",
-    files=split_files(TABLES),
+    files=own_files(),
     read=read_label_lists,
     labels=label_names,
     features=partial(text_features, targets),

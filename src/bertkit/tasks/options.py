@@ -14,9 +14,10 @@ from torch import nn
 
 from bertkit import config as configurations
 from bertkit.errors import UserError
+from bertkit.tasks.answers import max_positions
 from bertkit.tasks.batches import TokenSource, TrainingSource
 from bertkit.tasks.config import FinetuneConfig
-from bertkit.tasks.registry import get_task
+from bertkit.tasks.registry import family_of, get_task
 from bertkit.tasks.task import FeatureSet, Task, TaskOptions
 from bertkit.training.config import TrainOptions
 
@@ -30,6 +31,27 @@ def tuned_with(directory: Path) -> FinetuneConfig | None:
     """The configuration a model was tuned with, where it lies beside it."""
     saved = directory / "finetune.yaml"
     return configurations.load(FinetuneConfig, saved) if saved.is_file() else None
+
+
+def chosen_task(checkpoint: str, model: nn.Module, name: str | None) -> Task:
+    """The task of that name, or else the family of the model's head.
+
+    Raises:
+        UserError: there is no such task, or the model's head is of another one.
+    """
+    head = str(model.head)
+    task = get_task(name) if name else family_of(head)
+    if head not in (task.head, task.feature_head):
+        raise UserError(
+            f"{checkpoint} is not tuned for {task.name}: its head is {head}; "
+            f"tune it with bertkit finetune {checkpoint} --task {task.name}"
+        )
+    return task
+
+
+def answer_options(tuned: FinetuneConfig | None, model: nn.Module) -> TaskOptions:
+    """As in the fine-tuning, or where that is not known with all the model's positions."""
+    return task_options(tuned) if tuned else TaskOptions(max_positions(model))
 
 
 def task_options(config: FinetuneConfig) -> TaskOptions:

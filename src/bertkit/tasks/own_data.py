@@ -18,9 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import UserError
+from bertkit.errors import UserError, listed
 from bertkit.progress import say
-from bertkit.tasks.answers import listed
 from bertkit.tasks.choice_readers import LABELS as CHOICE_LABELS
 from bertkit.tasks.choice_readers import LISTS, PREFIXES, is_numbered
 from bertkit.tasks.config import FinetuneConfig
@@ -210,6 +209,13 @@ def _kind_of_labels(
         whole = all(float(text).is_integer() for text in distinct if text.lower() not in _ODD)
         if len(distinct) > MANY_VALUES or (len(distinct) > 2 and not whole):
             return "regression", f"numbers of {len(distinct):,} values"
+    elif any("," in text for text in distinct) and all(
+        _is_number(text.replace(",", ".")) for text in distinct
+    ):
+        raise UserError(
+            f"{path}: column '{label}' has numbers with a comma ('{min(distinct)}'); write them "
+            "with a point"
+        )
     elif len(distinct) > max(50, len(texts) // 2):
         raise UserError(
             f"{path}: column '{label}' has {len(distinct):,} values in {len(texts):,} rows, too "

@@ -26,7 +26,7 @@ from bertkit.errors import UserError
 from bertkit.model.batch import FlatBatch
 from bertkit.model.heads import span_loss
 from bertkit.tasks.question_windows import Window, Windowing, make_windows
-from bertkit.tasks.readers import TABLES, split_files
+from bertkit.tasks.readers import own_files
 from bertkit.tasks.spans import AnswerPrediction, Span, decode_answers
 from bertkit.tasks.squad import QuestionExample, read_squad, without_lost_answers
 from bertkit.tasks.squad_metrics import (
@@ -104,9 +104,12 @@ def features(
     train = labels is not None
     kept: Sequence[QuestionExample] = examples
     if train:
-        kept, skipped = without_lost_answers(examples)
-        if skipped.count:
-            notes.append(str(skipped))
+        kept, lost = without_lost_answers(examples)
+        if lost.count:
+            notes.append(
+                f"{lost.count:,} questions are not trained on, for their answers are not in their "
+                f"contexts at answer_start: {lost}"
+            )
     cut = windowing(options)
     made = make_windows(kept, tokenizer, cut, train)
     if made.lost:
@@ -355,7 +358,7 @@ def _squad_files(train: str, dev: str, test: str) -> dict[str, tuple[str, ...]]:
 QUESTION_ANSWERING = Task(
     name="question-answering",
     summary="answers that stand in a context, or none; your own .json in SQuAD's form",
-    files=split_files(TABLES),
+    files=own_files(),
     read=read,
     features=features,
     collate=collate,

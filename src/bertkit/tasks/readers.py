@@ -19,8 +19,6 @@ from bertkit.tasks.records import RECORD_SUFFIXES, hub_split, is_hub, read_recor
 from bertkit.tasks.rows import Record, TableForm, no_column, plain_text
 from bertkit.tasks.task import Columns, Task
 
-TABLES = tuple("{split}" + suffix for suffix in RECORD_SUFFIXES)
-
 
 @dataclass(frozen=True, slots=True)
 class TextExample:
@@ -355,6 +353,15 @@ def require_file(task: Task, folder: Path, split: str) -> Path:
             f"{folder}, which {there}"
         )
     return path
+
+
+def own_files(suffixes: Sequence[str] = RECORD_SUFFIXES) -> dict[str, tuple[str, ...]]:
+    """File names of the three splits of one's own data: train.csv, dev.csv, validation.csv, ..."""
+    names = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
+    return {
+        split: tuple(name + suffix for name in called for suffix in suffixes)
+        for split, called in names.items()
+    }
 
 
 def split_files(pattern: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import replace
 
 from bertkit.errors import UserError
@@ -131,9 +132,11 @@ TASKS: dict[str, Task] = {
 
 
 def get_task(name: str) -> Task:
-    """The entry of that name; raises UserError with the names there are."""
+    """The entry of that name; raises UserError with the nearest name, or all there are."""
     if name not in TASKS:
-        raise UserError(f"no task '{name}'; choose one of {', '.join(TASKS)}")
+        near = difflib.get_close_matches(name.lower(), TASKS, 1, cutoff=0.75)
+        hint = f"did you mean '{near[0]}'?" if near else f"choose one of {', '.join(TASKS)}"
+        raise UserError(f"no task '{name}'; {hint}")
     return TASKS[name]
 
 

@@ -22,7 +22,7 @@ from torch import nn
 from bertkit.model.bert import RegressionModel
 from bertkit.tasks.batches import flat_inputs
 from bertkit.tasks.metrics import correlation_scores
-from bertkit.tasks.readers import TABLES, TextExample, read_scores, split_files
+from bertkit.tasks.readers import TextExample, own_files, read_scores
 from bertkit.tasks.task import Features, Scores, Task, one_by_one
 from bertkit.tasks.texts import asked_line, text_features, texts
 from bertkit.tasks.windows import merge_numbers
@@ -135,7 +135,7 @@ def _scores(examples: Sequence[TextExample]) -> list[float]:
 REGRESSION = Task(
     name="regression",
     summary="a number for a text or a pair of texts, from your own table",
-    files=split_files(TABLES),
+    files=own_files(),
     read=read_scores,
     labels=lambda examples: [OUTPUT],
     features=partial(text_features, targets),

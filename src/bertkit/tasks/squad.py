@@ -24,11 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.errors import UserError
+from bertkit.tasks.readers import Mistakes
 from bertkit.tasks.records import is_hub, read_records, read_text
 
 FORM = 'SQuAD files are {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}'
-NAMED = 3
-"""Faulty questions that a message names before it only counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +63,6 @@ class QuestionExample:
         return None
 
 
-@dataclass
-class SkippedAnswers:
-    """Questions that cannot be trained on, for their answers do not stand in their contexts."""
-
-    count: int
-    named: list[str]
-
-    def __str__(self) -> str:
-        more = (
-            "" if self.count <= len(self.named) else f"; and {self.count - len(self.named):,} more"
-        )
-        return (
-            f"{self.count:,} questions are not trained on, for their answers are not in their "
-            f"contexts at answer_start: {'; '.join(self.named)}{more}"
-        )
-
-
 def read_squad(path: Path) -> list[QuestionExample]:
     """Reads a file in SQuAD's form, or records, answered or not.
 
@@ -110,19 +92,17 @@ def read_squad(path: Path) -> list[QuestionExample]:
 
 def without_lost_answers(
     examples: Sequence[QuestionExample],
-) -> tuple[list[QuestionExample], SkippedAnswers]:
-    """The questions that can be trained on, and what is said of the others."""
+) -> tuple[list[QuestionExample], Mistakes]:
+    """The questions that can be trained on, and the others: their answers do not stand in their
+    contexts."""
     kept: list[QuestionExample] = []
-    skipped = SkippedAnswers(0, [])
+    lost = Mistakes()
     for example in examples:
         if not example.answers or example.trained_answer() is not None:
             kept.append(example)
-            continue
-        skipped.count += 1
-        if len(skipped.named) < NAMED:
-            fault = _fault(example.context, example.answers[0])
-            skipped.named.append(f"{example.id} ({fault})")
-    return kept, skipped
+        else:
+            lost.add(example.id, str(_fault(example.context, example.answers[0])))
+    return kept, lost
 
 
 def _fault(context: str, answer: Answer) -> str | None:

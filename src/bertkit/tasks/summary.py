@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.tasks.answers import listed
+from bertkit.errors import listed
 from bertkit.tasks.task import FeatureSet, Task
 
 

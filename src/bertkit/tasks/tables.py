@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from bertkit.report.columns import text_table
 from bertkit.report.finetuning import metric_name, metric_value
 
 
@@ -17,16 +18,12 @@ def metrics_line(metrics: dict[str, float]) -> str:
 
 def scores_table(table: list[dict[str, Any]]) -> str:
     """One line a label, per cent, aligned for a terminal: its name, its scores, its count."""
-    width = max([len("label"), *(len(row["label"]) for row in table)])
     names = [name for name in table[0] if name not in ("label", "count")] if table else []
-    heads = {name: "F1" if name == "f1" else name for name in names}
-    widths = {name: max(6, len(heads[name])) for name in names}
-    titles = "".join(f"  {heads[name]:>{widths[name]}}" for name in names)
-    lines = [f"{'label':<{width}}{titles}   count"]
+    rows = [["label", *map(metric_name, names), "count"]]
     for row in table:
-        scores = "".join(f"  {100 * row[name]:{widths[name]}.2f}" for name in names)
-        lines.append(f"{row['label']:<{width}}{scores}  {row['count']:6d}")
-    return "\n".join(lines)
+        scores = (f"{100 * row[name]:.2f}" for name in names)
+        rows.append([row["label"], *scores, str(row["count"])])
+    return "\n".join(text_table(rows, names=True))
 
 
 _LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}

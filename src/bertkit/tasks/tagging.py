@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from bertkit.errors import UserError
 from bertkit.tasks.labelling import LabelObjective, collate, probabilities
 from bertkit.tasks.metrics import OUTSIDE, chunks, entity_scores, split_tag, tag_scores
-from bertkit.tasks.readers import WordsExample, split_files
+from bertkit.tasks.readers import WordsExample, own_files
 from bertkit.tasks.task import Features, FeatureSet, Scores, Task, TaskOptions
 from bertkit.tasks.windows import OVERLAP
 from bertkit.tasks.word_readers import LIST_SUFFIXES, TAGGED, read_pos, read_tagged
@@ -300,7 +300,7 @@ def blind(examples: Sequence[WordsExample], labels: Sequence[str]) -> list[list[
 TAGGING = Task(
     name="tagging",
     summary="a tag for each word, from your own CoNLL columns or lists",
-    files=split_files(tuple("{split}" + s for s in (".txt", *TAGGED, ".tsv", *LIST_SUFFIXES))),
+    files=own_files((".txt", *TAGGED, ".tsv", *LIST_SUFFIXES)),
     read=read_tagged,
     labels=label_names,
     features=features,

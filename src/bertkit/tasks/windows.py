@@ -126,9 +126,7 @@ def text_sequences(
 
 
 def windows_of(made: FeatureSet) -> dict[int, int]:
-    """Example -> units, for the examples that became several; units made on demand are not told."""
-    if not isinstance(made.features, list) or len(made.features) < 2:
-        return {}
+    """Example -> units, for the examples that became several."""
     units = Counter(unit.example for unit in made.features)
     return {example: count for example, count in units.items() if count > 1}
 

@@ -113,13 +113,14 @@ def tagged_examples(
     Args:
         place: number of a sentence -> where it begins, for the message.
     """
-    tags, broken = iob2_of_sentences([one for _, one, _ in sentences])
-    if broken:
-        shown = "; ".join(f"{place(n)}, word {w + 1}: {why}" for n, w, why in broken[:3])
-        more = f" (and {len(broken) - 3:,} more)" if len(broken) > 3 else ""
+    tags, found = iob2_of_sentences([one for _, one, _ in sentences])
+    broken = Mistakes()
+    for sentence, word, why in found:
+        broken.add(f"{place(sentence)}, word {word + 1}", why)
+    if broken.count:
         say(
-            f"{path}: {len(broken):,} tags break their scheme and are read as conlleval does: "
-            f"{shown}{more}"
+            f"{path}: {broken.count:,} tags break their scheme and are read as conlleval does: "
+            f"{broken}"
         )
     return [
         WordsExample(words, new, document=document)
