@@ -166,7 +166,8 @@ def read_choices(path: Path, columns: Columns) -> list[ChoiceExample]:
             _first(row, ("id",)) or "",
         )
 
-    return _examples(path, columns, ((row, parts(row)) for row in read_records(path)))
+    rows = ((row, parts(row)) for row in read_records(path))
+    return _examples(path, columns, rows, may_be_empty=False)
 
 
 def choices_of(row: Record, names: tuple[str, ...]) -> list[str]:
@@ -216,8 +217,16 @@ def _list(row: Record, name: str) -> list[str]:
 
 
 def _examples(
-    path: Path, columns: Columns, rows: Iterable[tuple[Record, Parts]]
+    path: Path,
+    columns: Columns,
+    rows: Iterable[tuple[Record, Parts]],
+    may_be_empty: bool = True,
 ) -> list[ChoiceExample]:
+    """The examples of a file.
+
+    Args:
+        may_be_empty: whether a choice may be an empty text, as the makers of a data set know.
+    """
     mistakes = Mistakes()
     examples = []
     rows = list(rows)
@@ -226,7 +235,7 @@ def _examples(
         blank = [number for number, one in enumerate(choices, start=1) if not one.strip()]
         if not choices:
             mistakes.add(row.where, "no choices")
-        elif blank:
+        elif blank and not may_be_empty:
             mistakes.add(row.where, f"choice {blank[0]} of {len(choices)} is empty")
         elif label in (None, "") and not columns.unlabeled:
             mistakes.add(row.where, "the label is empty")
