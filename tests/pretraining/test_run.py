@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import shutil
@@ -260,6 +261,18 @@ def test_a_dry_run_needs_less_memory_with_activation_checkpointing(
         ({"reference_warmup": True, "schedule": "wsd"}, "choose --schedule linear or cosine"),
         ({"batch_size": 0}, "--batch-size is 0; it must be at least 1"),
         ({"workers": -1}, "--workers is -1"),
+        ({"log_steps": 0}, "--log-steps is 0; it must be at least 1"),
+        ({"keep_checkpoints": 0}, "--keep-checkpoints is 0; it must be at least 1"),
+        ({"checkpoint_steps": -1}, "--checkpoint-steps is -1"),
+        ({"evaluate_steps": -1}, "--evaluate-steps is -1"),
+        ({"evaluate_examples": -1}, "--evaluate-examples is -1"),
+        ({"weight_decay": -1.0}, "--weight-decay is -1; it must be at least 0"),
+        ({"learning_rate": -1.0}, "--learning-rate is -1; it must be above 0"),
+        ({"learning_rate": math.nan}, "--learning-rate is nan"),
+        ({"initializer_range": 0.0}, "--initializer-range is 0; it must be above 0"),
+        ({"beta2": 1.5}, "--beta2 is 1.5; give one from 0 to below 1"),
+        ({"phases": ["16:nan"]}, "must be above 0 and together below 1"),
+        ({"max_minutes": 1e-6}, "not one step fits"),
         ({"warmup": 1.5}, "--warmup is 1.5; give a share"),
         ({"max_minutes": 0.0}, "--max-minutes is 0"),
         ({"sequence_length": 4}, "too short for a sentence pair"),

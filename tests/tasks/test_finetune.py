@@ -300,6 +300,20 @@ def test_a_run_is_not_continued_with_other_data(checkpoint, tmp_path):
         finetune(settings)
 
 
+def test_what_is_refused_after_the_start_can_be_tried_again_otherwise(checkpoint, data, tmp_path):
+    run = tmp_path / "run"
+    with pytest.raises(UserError, match=r"--batch-tokens 8 is less than the"):
+        finetune(config(checkpoint, data, run, epochs=0.1, batch_tokens=8))
+    assert not run.exists()
+    run.mkdir()
+    with pytest.raises(UserError, match=r"--batch-tokens 8 is less than the"):
+        finetune(config(checkpoint, data, run, epochs=0.1, batch_tokens=8))
+    assert finetune(config(checkpoint, data, run, epochs=0.1, batch_tokens=512)).steps
+    with pytest.raises(UserError, match="other options"):
+        finetune(config(checkpoint, data, run, epochs=0.1, batch_tokens=8))
+    assert (run / "finetune.yaml").is_file() and (run / "log.jsonl").is_file()
+
+
 def test_one_of_several_processes_is_refused(checkpoint, data, tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UserError, match=r"bertkit finetune is for one process, .* one of 2; start"):

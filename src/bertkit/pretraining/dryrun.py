@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -34,7 +34,7 @@ from bertkit.progress import say
 from bertkit.training.allocator import keep_memory
 from bertkit.training.batch import Batch
 from bertkit.training.budget import Costs
-from bertkit.training.checkpoint import point_bytes
+from bertkit.training.checkpoint import most_points, point_bytes
 from bertkit.training.compilation import compiles
 from bertkit.training.config import TrainOptions
 from bertkit.training.objective import Objective
@@ -165,7 +165,7 @@ def dry_run(
     process += round(HOLES * activations * max(0, full - longest.tokens))
     disk = {"result": kept.weights}
     if config.checkpoint_steps:
-        points = config.keep_checkpoints + 1 + config.keep_best
+        points = most_points(replace(options, steps=steps))
         disk["restart points"] = points * point_bytes(model)
     return DryRun(
         parameters=sum(p.numel() for p in model.parameters()),

@@ -48,7 +48,7 @@ def read_phases(texts: Sequence[str] | None, last_length: int) -> list[Phase]:
                 "none"
             ) from None
     left = 1.0 - sum(phase.share for phase in phases)
-    if left <= 0 or any(phase.share <= 0 for phase in phases):
+    if not left > 0 or not all(phase.share > 0 for phase in phases):  # also for NaN
         raise UserError(
             "the shares of --phases must be above 0 and together below 1, "
             f"to leave steps for --sequence-length {last_length}"

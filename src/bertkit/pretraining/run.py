@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -45,8 +46,9 @@ from bertkit.pretraining.start import make_start
 from bertkit.progress import say
 from bertkit.report.pretraining import write_pretraining_report
 from bertkit.text.tokenizer import Tokenizer
+from bertkit.training.batch import Batch
 from bertkit.training.calibrate import measure
-from bertkit.training.claim import claim
+from bertkit.training.claim import claim, taking_back
 from bertkit.training.compilation import compiles
 from bertkit.training.config import TrainOptions
 from bertkit.training.loop import Witness, train
@@ -60,6 +62,22 @@ MAY_CHANGE = frozenset(
     }
 )
 """Options that may differ when a run is continued, for they change no number in it."""
+
+CONFIGURATION = "pretrain.yaml"
+
+LEAST = {
+    "batch_size": 1,
+    "micro_batch_size": 1,
+    "steps": 1,
+    "log_steps": 1,
+    "keep_checkpoints": 1,
+    "workers": 0,
+    "evaluate_steps": 0,
+    "evaluate_examples": 0,
+    "checkpoint_steps": 0,
+    "weight_decay": 0,
+}
+"""The least that options may be."""
 
 MUST_STAY = frozenset({"model", "max_positions", "learned_positions", "optimizer"})
 """Options that --allow-changes does not cover: the weights or the moments would not fit."""
@@ -147,42 +165,40 @@ def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | 
     ]
     _enough_micro_batches(config, sources, processes)
     options = _train_options(config, config.steps, processes)
-    changes: list[str] = []
-    if not config.dry_run:
-        changes = processes.first(
-            lambda: claim(run, config, "pretrain.yaml", MAY_CHANGE, config.allow_changes, MUST_STAY)
-        )
-    for source in sources:
-        say(describe(source.plan(0), source.options), config.quiet)
     objective = make_objective(config.objective)
-    held_out = held_out_batches(config, corpus, tokenizer)
     if config.dry_run:
+        held_out = _planned(config, corpus, tokenizer, sources)
         device = processes.device
         return dry_run(config, model, objective, phases, sources, held_out, options, device)
 
     def evaluation(model: nn.Module) -> dict[str, float]:
         return evaluate(model, held_out, objective, processes)
 
-    wanted = evaluation if held_out else None
-    steps, pace = fix_facts(
-        run,
-        config,
-        corpus,
-        phases,
-        lambda: measure(
-            model,
-            objective,
-            sources,
-            options,
+    with taking_back(run, {CONFIGURATION}) if processes.leads else nullcontext():
+        changes = processes.first(
+            lambda: claim(run, config, CONFIGURATION, MAY_CHANGE, config.allow_changes, MUST_STAY)
+        )
+        held_out = _planned(config, corpus, tokenizer, sources)
+        wanted = evaluation if held_out else None
+        steps, pace = fix_facts(
             run,
-            60 * (config.max_minutes or 0.0),
-            wanted,
+            config,
+            corpus,
+            phases,
+            lambda: measure(
+                model,
+                objective,
+                sources,
+                options,
+                run,
+                60 * (config.max_minutes or 0.0),
+                wanted,
+                processes=processes,
+            ),
+            changes,
             processes=processes,
-        ),
-        changes,
-        processes=processes,
-        checkpoint=start.checkpoint,
-    )
+            checkpoint=start.checkpoint,
+        )
     result = train(
         model,
         objective,
@@ -211,6 +227,18 @@ def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | 
         resumed_from=result.resumed_from,
         dev=result.dev,
     )
+
+
+def _planned(
+    config: PretrainConfig,
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    sources: Sequence[PretrainingSource],
+) -> list[Batch]:
+    """Makes the first plans, and says what they are; returns the held-out batches."""
+    for source in sources:
+        say(describe(source.plan(0), source.options), config.quiet)
+    return held_out_batches(config, corpus, tokenizer)
 
 
 def _witness(
@@ -323,10 +351,16 @@ def _check(config: PretrainConfig, corpus: Corpus) -> None:
         )
     if config.max_minutes is not None and config.max_minutes <= 0:
         raise UserError(f"--max-minutes is {config.max_minutes:g}; give more than 0")
-    for name, least in (("batch_size", 1), ("micro_batch_size", 1), ("steps", 1), ("workers", 0)):
-        if getattr(config, name) < least:
+    for name, least in LEAST.items():
+        if not getattr(config, name) >= least:
             flag = name.replace("_", "-")
-            raise UserError(f"--{flag} is {getattr(config, name)}; it must be at least {least}")
+            raise UserError(f"--{flag} is {getattr(config, name):g}; it must be at least {least}")
+    for name in ("learning_rate", "initializer_range"):
+        if not getattr(config, name) > 0:
+            flag = name.replace("_", "-")
+            raise UserError(f"--{flag} is {getattr(config, name):g}; it must be above 0")
+    if not 0.0 <= config.beta2 < 1.0:
+        raise UserError(f"--beta2 is {config.beta2:g}; give one from 0 to below 1")
     for name in ("warmup", "decay"):
         if not 0.0 <= getattr(config, name) < 1.0:
             raise UserError(

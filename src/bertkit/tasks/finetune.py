@@ -54,13 +54,16 @@ from bertkit.tasks.summary import summarise
 from bertkit.tasks.tables import metrics_line, write_jsonl
 from bertkit.tasks.task import FeatureSet, Task, TaskOptions
 from bertkit.text.tokenizer import Tokenizer
-from bertkit.training.claim import claim
+from bertkit.training.claim import claim, taking_back
 from bertkit.training.compilation import compiles
 from bertkit.training.loop import train
 from bertkit.training.processes import alone, refuse_others
 
 MAY_CHANGE = frozenset({"output", "quiet", "checkpoint_steps", "evaluate_steps"})
 """Options that may differ when a run is continued, for they change no number in it."""
+CONFIGURATION = "finetune.yaml"
+FIRST_FILES = frozenset({CONFIGURATION, "inputs.json", "data.json"})
+"""What is in a run before its training begins."""
 
 
 @dataclass
@@ -170,15 +173,17 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     model.to(processes.device)
     run = Path(config.output)
     best = BestOnDev(run, task.main, config.patience) if keeps_best(config) else None
-    claim(run, config, "finetune.yaml", MAY_CHANGE - ({"evaluate_steps"} if best else set()))
-    same_inputs(run, [*weight_parts(weight_file(start)), *data.files])
     options = task_options(config)
-    made = _features(run, task, data, tokenizer, options, config.quiet)
+    with taking_back(run, FIRST_FILES):
+        claim(run, config, CONFIGURATION, MAY_CHANGE - ({"evaluate_steps"} if best else set()))
+        same_inputs(run, [*weight_parts(weight_file(start)), *data.files])
+        made = _features(run, task, data, tokenizer, options, config.quiet)
+        source = training_source(config, task, made, model)
     scorer = _Scorer(task, data, tokenizer, options, best)
     result = train(
         model,
         task.objective,
-        training_source(config, task, made, model),
+        source,
         train_options(config, len(made.features), sum(made.lengths)),
         run,
         evaluate=scorer.evaluate,

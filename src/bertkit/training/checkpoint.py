@@ -29,6 +29,7 @@ from bertkit.errors import UserError
 from bertkit.files import disk_errors, sha256, writing
 from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
 from bertkit.progress import say
+from bertkit.training.config import TrainOptions
 from bertkit.training.optimizer import restore_moments
 from bertkit.training.processes import Processes, alone
 
@@ -131,12 +132,17 @@ def check_space(folder: Path, needed: int, what: str) -> None:
         )
 
 
-def check_space_for_run(run: Path, model: nn.Module, keep: int, best: bool) -> None:
-    """Raises UserError where the restart points of a whole run and its result do not fit.
+def most_points(options: TrainOptions) -> int:
+    """Restart points of a run that writes them, and that lie on the disk at once: those that stay,
+    the one that is being written, and the best one."""
+    written = options.steps // options.checkpoint_steps + 1
+    return min(options.keep_checkpoints + 1, written) + options.keep_best
 
-    Beside those that stay there must be room for the one that is being written.
-    """
-    points = max(1, keep + 1 + best - len(_folders(run)) - (run / FOLDER / BEST).is_dir())
+
+def check_space_for_run(run: Path, model: nn.Module, options: TrainOptions) -> None:
+    """Raises UserError where the restart points of a whole run and its result do not fit."""
+    there = len(_folders(run)) + (run / FOLDER / BEST).is_dir()
+    points = max(1, most_points(options) - there)
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     what = f"this run, with {points} restart point{'s' if points > 1 else ''} to come,"
     check_space(run, points * point_bytes(model) + weights, what)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +58,26 @@ def claim(
     if changes:
         configurations.save(config, saved)
     return list(changes.values())
+
+
+@contextmanager
+def taking_back(run: Path, names: Set[str]) -> Iterator[None]:
+    """Empties a new run's folder again where what stands inside is refused.
+
+    So other options can be tried in the same place, as the error's message says.
+
+    Args:
+        names: files that may have been written by then; with any other the folder stays.
+    """
+    was_there = run.exists()
+    was_empty = not was_there or (run.is_dir() and not any(run.iterdir()))
+    try:
+        yield
+    except UserError:
+        files = list(run.iterdir()) if was_empty and run.is_dir() else []
+        if files and {file.name for file in files} <= names:
+            for file in files:
+                file.unlink()
+            if not was_there:
+                run.rmdir()
+        raise

@@ -175,11 +175,7 @@ class _Training:
         if self.done:
             say(f"continuing from step {self.done} of {options.steps}", options.quiet)
         if options.checkpoint_steps:
-            processes.first(
-                lambda: check_space_for_run(
-                    self.run, model, options.keep_checkpoints, options.keep_best
-                )
-            )
+            processes.first(lambda: check_space_for_run(self.run, model, options))
         self.log = RunLog(self.run, self.done) if processes.leads else None
         for note in notes:
             self._write("note", text=note)
