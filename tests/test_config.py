@@ -85,6 +85,7 @@ def test_the_options_of_a_dataclass_are_described() -> None:
         (None, int | None, None),
         ("none", int | None, None),
         ("none", str | None, "none"),
+        ("none", list[str] | None, ["none"]),
         ("7", int | None, 7),
         ("16", Literal[8, 16], 16),
         ("a", list[str], ["a"]),

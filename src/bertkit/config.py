@@ -268,7 +268,9 @@ def _at_commas(item: Any) -> list[Any]:
 
 
 def _says_none(value: Any, kind: Any) -> bool:
-    return isinstance(value, str) and value.lower() == "none" and _without_none(kind) is not str
+    base = _without_none(kind)
+    texts = base is str or (get_origin(base) is list and get_args(base)[0] is str)
+    return isinstance(value, str) and value.lower() == "none" and not texts
 
 
 def _without_none(kind: Any) -> Any:

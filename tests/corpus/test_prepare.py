@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from bertkit import config as configuration
-from bertkit.corpus import plan
+from bertkit.corpus import encode, plan
 from bertkit.corpus import prepare as module
 from bertkit.corpus.config import PrepareConfig
 from bertkit.corpus.format import Corpus
@@ -251,6 +251,16 @@ def test_a_bare_vocabulary_needs_its_casing(config: PrepareConfig, vocab: Path) 
     assert Corpus.open(config.output).tokenizer().lower_case is False
 
 
+def test_lines_stay_whole_in_the_pieces_of_a_huge_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encode, "PIECE_CHARACTERS", 100)
+    lines = [f"At 5 p.m. it was said. Line {n}. " * (1 + n % 7) + "\n" for n in range(60)]
+    text = "".join(lines) + "without an end"
+    parts = list(encode.pieces(text, lines=True))
+    assert "".join(parts) == text and len(parts) > 20
+    assert all(part.endswith("\n") for part in parts[:-1])
+    assert list(encode.pieces("x" * 1000, lines=True)) == ["x" * 1000]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -258,6 +268,7 @@ def test_a_bare_vocabulary_needs_its_casing(config: PrepareConfig, vocab: Path) 
         ({"held_out": -0.1}, "held_out is -0.1"),
         ({"workers": 0}, "workers is 0"),
         ({"shard_bytes": 0}, "shard_bytes is 0"),
+        ({"shard_bytes": 1 << 32}, "shard_bytes is 4294967296; give 1 to 2147483648"),
         ({"inputs": ["no-such-file"]}, "there is no file or folder"),
         ({"vocab": "no-such-vocab"}, "no tokenizer at"),
         ({"inputs": []}, "no input"),

@@ -25,6 +25,7 @@ def plain(lengths: np.ndarray) -> Lengths:
 def test_lengths_are_those_of_sentences_and_documents(config: PrepareConfig) -> None:
     result = prepare(config)
     corpus = Corpus.open(config.output)
+    assert set(corpus.splits) == {"train", "dev"}
     for name, split in corpus.splits.items():
         ends = np.concatenate([[0], np.cumsum(split.sentence_lengths, dtype=np.int64)])
         found = result.splits[name]

@@ -54,7 +54,7 @@ def test_the_bytes_are_the_same_for_any_number_of_workers(
             )
         )
         contents.add(output.read_bytes())
-        reports.append((result.dropped, result.examples, result.inputs))
+        reports.append((result.dropped, result.examples, result.inputs, result.mended))
     assert len(contents) == 1
     assert reports[0] == reports[1] == reports[2]
     lines = read_jsonl(output)
@@ -149,6 +149,61 @@ def test_wrong_inputs_are_one_line(tmp_path: Path, run: Run) -> None:
     with pytest.raises(UserError, match="lies inside the input folder"):
         run(tmp_path, output=str(tmp_path / "docs.jsonl"))
     assert not list(tmp_path.glob("out/*"))
+
+
+def test_what_is_broken_is_counted_where_it_is(tmp_path: Path) -> None:
+    """Also beside other documents, and whoever reads ahead."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    long = "These are words of a text that is long enough. " * 4
+    (folder / "a.txt").write_bytes(long.encode() + b"\xff")
+    good = [json.dumps({"id": str(n), "text": long}).encode() for n in range(30)]
+    broken = json.dumps({"id": "x", "text": long + "!"}).encode().replace(b"!", b"\xff\xfe!")
+    (folder / "b.jsonl").write_bytes(b"\n".join([*good, broken, *good[::-1]]))
+    for workers in (1, 2):
+        out = str(tmp_path / f"{workers}.jsonl")
+        config = ExtractConfig([str(folder)], out, workers=workers, encoding="utf-8", quiet=True)
+        result = extract(config)
+        assert result.mended == {"broken bytes": 2}
+        shown = [one.partition(":")[0] for one in result.examples["broken bytes"]]
+        assert shown == ["a.txt", "x"]
+    texts = {one["id"]: one["text"] for one in read_jsonl(tmp_path / "1.jsonl")}
+    assert texts["x"].endswith("\ufffd\ufffd!")
+
+
+def test_rows_in_another_encoding_than_the_files_beginning_are_no_text(tmp_path: Path) -> None:
+    row = "这是一本写得很好的书，我很喜欢。"
+    english = [f"{n},This is a row of English words\n" for n in range(3000)]
+    table = tmp_path / "a.csv"
+    table.write_bytes(b"id,text\n" + "".join(english).encode())
+    with table.open("ab") as file:
+        file.write("".join(f"zh{n},{row}\n" for n in range(5)).encode("gb18030"))
+    result = extract(ExtractConfig([str(table)], str(tmp_path / "a.jsonl"), quiet=True))
+    assert (result.documents, result.dropped, result.mended) == (3000, {"binary": 5}, {})
+    assert "--encoding can name another" in result.examples["binary"][0]
+    config = ExtractConfig([str(table)], str(tmp_path / "b.jsonl"), encoding="gb18030", quiet=True)
+    assert extract(config).documents == 3005
+    assert read_jsonl(tmp_path / "b.jsonl")[-1]["text"] == row
+
+
+def test_half_a_surrogate_pair_anywhere_loses_nothing(tmp_path: Path) -> None:
+    lines = ['{"id": "a", "text": "A text is here."}', '{"id": "\\ud800x", "text": ""}']
+    lines += ['{"id": "c", "title": "\\ud800", "\\ud800": 1}']
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    out = tmp_path / "out.jsonl"
+    result = extract(ExtractConfig([str(tmp_path / "in.jsonl")], str(out), quiet=True))
+    assert result.dropped == {"empty": 1, "broken": 1}
+    assert json.loads((tmp_path / "out.extract.json").read_text())["examples"]["empty"] == ["?x"]
+
+
+def test_a_broken_header_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text('id,"te"xt,text\n1,2,3\n')
+    (tmp_path / "in" / "b.csv").write_text("id,text\n1,A text is here.\n")
+    out = str(tmp_path / "out.jsonl")
+    result = extract(ExtractConfig([str(tmp_path / "in")], out, quiet=True))
+    assert (result.documents, result.unread) == (1, {"broken": 1})
+    assert "the header: ',' expected after" in result.examples["broken"][0]
 
 
 def test_strict_stops_at_a_binary_file(sources: Path, run: Run) -> None:

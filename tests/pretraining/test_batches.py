@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from bertkit.pretraining import batches as module
 from bertkit.pretraining.batches import (
     Examples,
     PretrainingSource,
@@ -127,6 +129,17 @@ def test_no_special_token_is_ever_masked(
     assert (np.bincount(owner, minlength=100) >= 1).all()
 
 
+def test_separators_that_stand_in_the_text_are_not_masked_either(split: MemorySplit) -> None:
+    split.ids = np.where(np.arange(len(split.ids)) % 5 == 0, CLS, split.ids)
+    split.ids = np.where(np.arange(len(split.ids)) % 7 == 0, SEP, split.ids)
+    for units in UNITS:
+        masks = replace(MASKS, units=units, continues=GOES_ON, max_predictions=64, rate=0.9)
+        _, examples = built(split, list(range(100)), PlanOptions(64), masks=masks)
+        inside = np.isin(examples.original_ids, (CLS, SEP)).sum() - 3 * 100
+        assert inside > 500  # the text has them
+        assert (examples.original_ids[examples.masked] >= 5).all()
+
+
 def test_a_text_has_a_separator_at_its_end_and_between_documents(split: MemorySplit) -> None:
     options = PlanOptions(128, pairs="full-sentences")
     rows, examples = built(split, list(range(20)), options)
@@ -206,6 +219,22 @@ def test_masks_of_static_epochs_repeat_and_their_order_does_not(split: MemorySpl
     assert sorted(epochs[0]) == sorted(epochs[2]) and sorted(epochs[1]) == sorted(epochs[3])
     assert epochs[0] != epochs[2]
     assert sorted(epochs[0]) != sorted(epochs[1])
+
+
+def test_plans_are_not_made_again_where_two_epochs_meet(
+    split: MemorySplit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def counted(*arguments: Any) -> np.ndarray:
+        made.append(arguments[-1])
+        return make_plan(*arguments)
+
+    monkeypatch.setattr(module, "make_plan", counted)
+    reader = PretrainingSource(split, PlanOptions(64, duplicates=3), MASKS, SPECIAL, 8, 8)
+    for epoch in (0, 1, 0, 1, 1, 2, 1, 2, 2, 3, 2, 3, 3, 4, 3, 4):
+        reader.plan(epoch)
+    assert made == [0, 1, 2, 0, 1]
 
 
 def test_masks_differ_from_epoch_to_epoch(split: MemorySplit) -> None:

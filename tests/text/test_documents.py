@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import os
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -222,6 +225,15 @@ def test_packed_jsonl_is_read_as_jsonl(ending: str, tmp_path: Path) -> None:
     expected = [("x", "中文 😀")] * 3
     assert pairs(read_documents(path)) == expected
     assert pairs(read_documents(tmp_path / "in")) == expected
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_packed_text_is_read_unpacked(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", pack("一个文本。\n".encode()))
+    assert [text for _, text in pairs(read_documents(path))] == ["一个文本。\n"]
+    write(path, pack(b"a text \xff"))
+    with pytest.raises(UserError, match="not UTF-8 at byte 7"):
+        list(read_documents(path))
 
 
 @pytest.mark.parametrize("ending", [".jsonl.gz", ".jsonl.zst"])

@@ -57,3 +57,6 @@ def test_of_many_processes_each_has_its_own_gpu(
     assert choose_device("cpu") == torch.device("cpu")
     with pytest.raises(UserError, match="would put every process on one GPU"):
         choose_device("cuda:0")
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(UserError, match=r"process 2 of this machine has no GPU .* there are 2"):
+        choose_device()

@@ -114,18 +114,26 @@ def encode(
     return encoded
 
 
-def pieces(text: str) -> Iterator[str]:
+def pieces(text: str, lines: bool = False) -> Iterator[str]:
     """A document's text in pieces of at most PIECE_CHARACTERS.
 
     A piece ends at the last blank line in its second half; without one behind the last sentence
     in sight, or at white space. So in text with paragraphs the sentences are those of the whole.
+
+    Args:
+        lines: sentences are lines, so pieces end where a line does, however long it is.
     """
     start = 0
     while len(text) - start > PIECE_CHARACTERS:
-        end = _last_break(text, start + PIECE_CHARACTERS // 2, start + PIECE_CHARACTERS)
+        last = start + PIECE_CHARACTERS
+        if lines:
+            end = text.rfind("\n", start, last) + 1 or text.find("\n", last) + 1 or len(text)
+        else:
+            end = _last_break(text, start + PIECE_CHARACTERS // 2, last)
         yield text[start:end]
         start = end
-    yield text[start:]
+    if start < len(text) or not text:
+        yield text[start:]
 
 
 def _last_break(text: str, first: int, last: int) -> int:

@@ -172,6 +172,9 @@ class Parts:
             (self.folder / CLAIM).unlink(missing_ok=True)
 
     def remove(self) -> None:
+        """Removes the folder, the entries first: without its files a shard is not finished."""
+        for path in self.folder.glob("shards/*.json"):
+            path.unlink()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _read(self, path: Path) -> dict[str, Any] | None:

@@ -136,7 +136,7 @@ def chunks(config: PrepareConfig, plan: Plan, wanted: Container[int]) -> Iterato
             split = "dev" if plan.holdout.holds_out(key) else "train"
             chunk.documents += 1
             if len(document.text) > PIECE_CHARACTERS:
-                for place, piece in enumerate(pieces(document.text)):
+                for place, piece in enumerate(pieces(document.text, config.sentences == "line")):
                     if chunk.items:
                         yield chunk
                         chunk = Chunk(number)

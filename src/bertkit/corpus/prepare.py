@@ -57,6 +57,8 @@ FILES = {
 }
 """What a corpus' folder holds."""
 
+LARGEST_SHARD = 1 << 31
+"""Bytes of text; a shard counts its tokens in 32 bits, and the last document may go beyond."""
 MANY_UNKNOWN = 0.05
 """Share of [UNK] from which the vocabulary hardly fits the text."""
 
@@ -232,8 +234,8 @@ def _check(config: PrepareConfig) -> None:
         raise UserError(f"held_out is {config.held_out}; give a share from 0 to below 1")
     if config.workers is not None and config.workers < 1:
         raise UserError(f"workers is {config.workers}; give 1 or more")
-    if config.shard_bytes < 1:
-        raise UserError(f"shard_bytes is {config.shard_bytes}; give 1 or more")
+    if not 1 <= config.shard_bytes <= LARGEST_SHARD:
+        raise UserError(f"shard_bytes is {config.shard_bytes}; give 1 to {LARGEST_SHARD}")
     check_output_apart(config.output, config.inputs)
     output = Path(config.output).resolve()
     # `writing` refuses too to replace what is not its own, but only when all work is done

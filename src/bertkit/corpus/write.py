@@ -11,6 +11,7 @@ import numpy as np
 
 from bertkit.corpus.encode import Encoded
 from bertkit.corpus.format import OFFSET, PARTS, WORDS, shard_file
+from bertkit.errors import UserError
 
 
 class ShardWriter:
@@ -69,6 +70,11 @@ class _SplitWriter:
         self._end_documents(counts[:-1], names[:-1])
         self._open = int(counts[-1]), names[-1]
         ends = self._tokens + np.cumsum(part.sentence_lengths, dtype=np.int64)
+        if len(ends) and ends[-1] > np.iinfo(OFFSET).max:
+            raise UserError(
+                f"{self._files['tokens'].path} has more tokens than a shard can count; lower "
+                "--shard-bytes"
+            )
         self._files["tokens"].write(part.ids)
         self._files["sentences"].write(ends.astype(OFFSET).tobytes())
         if WORDS in self._files:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertkit.errors import UserError
-from bertkit.extraction.encodings import BinaryFile, clean, decode
+from bertkit.extraction.encodings import BinaryFile, clean, decode, refuse_noise
 from bertkit.extraction.epub import epub_to_text
 from bertkit.extraction.filters import digest, languages_of, signature
 from bertkit.extraction.html import html_to_text
@@ -87,6 +87,8 @@ class Converter:
         content = clean(content, mended)
         if raw.kind == "wikitext":
             return raw.title, wikitext_to_text(content, raw.context)
+        if raw.content is not None:  # of a stream, whose encoding was found from its beginning
+            refuse_noise(mended.bytes, len(content), self.encoding or "the encoding of its file")
         if raw.kind == "html":
             title, text = html_to_text(content)
             return title, without_gutenberg(text)[0].strip("\n")

@@ -52,30 +52,36 @@ class BinaryFile(ValueError):  # noqa: N818 - a finding
     """These bytes are no text."""
 
 
-COUNTED = "bertkit.counted"
-"""The error handler of decoders that puts U+FFFD for broken bytes and counts it."""
-
-_count = 0
-
-
-def _counted(error: UnicodeError) -> tuple[str | bytes, int]:
-    global _count
-    _count += 1
-    return codecs.replace_errors(error)
+MARKED = "bertkit.marked"
+"""The error handler of decoders that puts half a surrogate pair, which no text has, for broken
+bytes, so that `mend` finds and counts them in the document that they are in."""
 
 
-codecs.register_error(COUNTED, _counted)
+def _marked_error(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return "\udcff", error.end
 
 
-class Mistakes:
-    """Tells how many broken bytes decoders have met (with `COUNTED`) since it was last asked."""
+codecs.register_error(MARKED, _marked_error)
 
-    def __init__(self) -> None:
-        self.before = _count
 
-    def new(self) -> int:
-        number, self.before = _count - self.before, _count
-        return number
+def mend(text: str, mended: Mended) -> str:
+    """Text with U+FFFD for each half of a surrogate pair, which are counted in `mended`."""
+    if not _SURROGATE.search(text):
+        return text
+    text, count = _SURROGATE.subn("\ufffd", text)
+    mended.bytes += count
+    return text
+
+
+def refuse_noise(broken: int, characters: int, encoding: str) -> None:
+    """Raises BinaryFile where too many bytes are broken for a text."""
+    if broken > max(1, MANY_MISTAKES * characters):
+        raise BinaryFile(
+            f"is no text in {encoding}: {broken} mistakes in {characters} characters; "
+            "--encoding can name another"
+        )
 
 
 def check_encoding(name: str) -> str:
@@ -232,25 +238,24 @@ def decode(data: bytes, given: str | None, mended: Mended) -> str:
         BinaryFile: it is no text, or too little of it is.
     """
     encoding = find_encoding(data, given)
-    mistakes = Mistakes()
-    text = data.decode(encoding, COUNTED)
-    broken = mistakes.new()
-    if broken > max(1, MANY_MISTAKES * len(text)):
-        raise BinaryFile(f"is no text in {encoding}: {broken} mistakes in {len(text)} characters")
+    found = Mended()
+    text = mend(data.decode(encoding, MARKED), found)
+    refuse_noise(found.bytes, len(text), encoding)
     sample = text[:_SAMPLE]
     if len(_CONTROL.findall(sample)) > MANY_CONTROLS * len(sample):
         raise BinaryFile("is full of control characters")
-    mended.bytes += broken
+    mended.bytes += found.bytes
     return text
 
 
 def clean(text: str, mended: Mended) -> str:
     """Text without lone surrogates (U+FFFD instead) and control characters; line ends are "\\n"."""
-    if _SURROGATE.search(text):
-        text, count = _SURROGATE.subn("\ufffd", text)
-        mended.bytes += count
     text = (
-        text.replace("\r\n", "\n").replace("\r", "\n").replace("\x0c", "\n").replace("\x85", "\n")
+        mend(text, mended)
+        .replace("\r\n", "\n")
+        .replace("\r", "\n")
+        .replace("\x0c", "\n")
+        .replace("\x85", "\n")
     )
     text, count = _CONTROL.subn("", text)
     mended.characters += count

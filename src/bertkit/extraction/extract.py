@@ -107,8 +107,8 @@ class ExtractResult:
         """Counts one more for `reason`."""
         counts[reason] = counts.get(reason, 0) + 1
         shown = self.examples.setdefault(reason, [])
-        if len(shown) < EXAMPLES:
-            shown.append(example)
+        if len(shown) < EXAMPLES:  # an identity in JSON may be half a surrogate pair
+            shown.append(example.encode("utf-8", "replace").decode("utf-8"))
 
 
 def extract(config: ExtractConfig) -> ExtractResult:

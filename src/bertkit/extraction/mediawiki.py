@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 from xml.parsers import expat
 
-from bertkit.extraction.encodings import COUNTED, Mistakes, xml_encoding
+from bertkit.extraction.encodings import MARKED, mend, xml_encoding
 from bertkit.extraction.records import BROKEN, LONGEST, Dropped, Mended, Raw
 
 _BLOCK = 1 << 18
@@ -132,14 +132,13 @@ def read_dump(stream: BinaryIO, source: str, encoding: str | None) -> Iterator[R
     """
     parser = _Parser(source)
     head = stream.read(_BLOCK)
-    decoder = codecs.getincrementaldecoder(xml_encoding(head, encoding))(COUNTED)
-    mistakes = Mistakes()
+    decoder = codecs.getincrementaldecoder(xml_encoding(head, encoding))(MARKED)
     block = head
     try:
         while True:
-            data = decoder.decode(block, final=not block).encode("utf-8", "replace")
+            text = mend(decoder.decode(block, final=not block), parser.mended)
+            data = text.encode("utf-8")
             clean = data.translate(None, _FORBIDDEN)
-            parser.mended.bytes += mistakes.new()
             parser.mended.characters += len(data) - len(clean)
             parser.expat.Parse(clean, not block)
             yield from parser.ready

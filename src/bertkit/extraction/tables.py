@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from bertkit.errors import UserError
-from bertkit.extraction.encodings import COUNTED, Mistakes, find_encoding
-from bertkit.extraction.records import BROKEN, LONGEST, Dropped, Mended, Raw
+from bertkit.extraction.encodings import MARKED, find_encoding
+from bertkit.extraction.records import BROKEN, LONGEST, Dropped, Raw
 from bertkit.extras import need
 from bertkit.text.documents import json_kind, parse_object
 
@@ -43,9 +43,7 @@ class Fields:
             )
 
 
-def to_raw(
-    record: Mapping[str, Any], fields: Fields, source: str, number: int, mistakes: int = 0
-) -> Raw | Dropped:
+def to_raw(record: Mapping[str, Any], fields: Fields, source: str, number: int) -> Raw | Dropped:
     """One object or row as a document; `number` is its place in `source`, from 1."""
     place = f"{source}:{number}"
     identity, title = record.get(fields.id), record.get(fields.title)
@@ -66,7 +64,6 @@ def to_raw(
         title=title if isinstance(title, str) else "",
         source=source,
         content=text,
-        mended=Mended(mistakes, 0),
     )
 
 
@@ -79,14 +76,13 @@ def text_stream(stream: BinaryIO, encoding: str | None, newline: str | None) -> 
     buffered = io.BufferedReader(cast(io.RawIOBase, stream), 1 << 16)
     found = find_encoding(buffered.peek(1 << 16), encoding)
     found = "utf-8-sig" if found == "utf-8" else found
-    return io.TextIOWrapper(buffered, encoding=found, errors=COUNTED, newline=newline)
+    return io.TextIOWrapper(buffered, encoding=found, errors=MARKED, newline=newline)
 
 
 def read_jsonl(
     stream: BinaryIO, source: str, encoding: str | None, fields: Fields
 ) -> Iterator[Raw | Dropped]:
     """The objects of JSONL, one a line."""
-    mistakes = Mistakes()
     with text_stream(stream, encoding, "\n") as lines:
         for number, line in enumerate(lines, start=1):
             if line.isspace():
@@ -97,7 +93,7 @@ def read_jsonl(
                 detail = str(error).removeprefix(": ").partition(";")[0]
                 yield Dropped(f"{source}:{number}", BROKEN, detail, source)
                 continue
-            yield to_raw(record, fields, source, number, mistakes.new())
+            yield to_raw(record, fields, source, number)
 
 
 def read_csv(
@@ -105,7 +101,6 @@ def read_csv(
 ) -> Iterator[Raw | Dropped]:
     """The rows of CSV, or of TSV where `tabs`; the first row names the columns."""
     csv.field_size_limit(LONGEST)
-    mistakes = Mistakes()
     with text_stream(stream, encoding, "") as lines:
         first = next(lines, "")
         if not first.strip():
@@ -115,7 +110,11 @@ def read_csv(
         else:
             options = {"delimiter": max(",;\t|", key=first.count), "strict": True}
         rows = csv.reader(_chain(first, lines), **options)
-        header = next(rows)
+        try:
+            header = next(rows)
+        except csv.Error as error:
+            yield Dropped(source, BROKEN, f"the header: {error}", source, whole=False)
+            return
         fields.check(header, source)
         number = 0
         while True:
@@ -130,7 +129,7 @@ def read_csv(
                 continue
             if len(row) == len(header):
                 record = dict(zip(header, row, strict=True))
-                yield to_raw(record, fields, source, number, mistakes.new())
+                yield to_raw(record, fields, source, number)
             elif row:
                 detail = f"row {number} has {len(row)} fields, the header {len(header)}"
                 yield Dropped(place, BROKEN, detail, source)

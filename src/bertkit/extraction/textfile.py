@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from bertkit.extraction.encodings import Mistakes
-from bertkit.extraction.records import Mended, Raw
+from bertkit.extraction.records import Raw
 from bertkit.extraction.tables import text_stream
 
 
@@ -21,15 +20,13 @@ def read_lines(
     Raises:
         BinaryFile: it does not begin like a text.
     """
-    mistakes = Mistakes()
     lines: list[str] = []
     first = 1
 
     def document() -> Raw:
         content = "".join(lines)
         lines.clear()
-        mended = Mended(mistakes.new(), 0)
-        return Raw("text", f"{source}:{first}", "", source, content, mended=mended)
+        return Raw("text", f"{source}:{first}", "", source, content)
 
     with text_stream(stream, encoding, None) as file:
         for number, line in enumerate(file, start=1):

@@ -119,7 +119,7 @@ def build_examples(
     original = np.empty(int(total.sum()), dtype=np.int64)
     original[destination] = ids[source]
     maskable = np.zeros(len(original), dtype=bool)
-    maskable[destination] = True
+    maskable[destination] = ~np.isin(ids[source], (special.cls_id, special.sep_id))
     original[np.cumsum(total) - total] = special.cls_id
     original[out_start + kept] = special.sep_id
     segment_ids = np.zeros(len(original), dtype=np.int64)
@@ -219,19 +219,21 @@ class PretrainingSource(BatchSource):
 
     @one_at_a_time
     def plan(self, epoch: int) -> np.ndarray:
-        """The rows of an epoch; the last two plans are kept."""
+        """The rows of an epoch; the two plans that were asked for last are kept."""
         epoch = self.options.content_epoch(epoch)
-        if epoch not in self._plans:
+        plan = self._plans.pop(epoch, None)
+        if plan is None:
             if len(self._plans) > 1:
-                self._plans.pop(min(self._plans))
-            self._plans[epoch] = make_plan(
+                self._plans.pop(next(iter(self._plans)))
+            plan = make_plan(
                 self.split.sentence_lengths,
                 self.split.document_bounds,
                 self.options,
                 self.split.name,
                 epoch,
             )
-        return self._plans[epoch]
+        self._plans[epoch] = plan  # at the end, as the newest
+        return plan
 
     @one_at_a_time
     def locate(self, number: int) -> tuple[int, int]:

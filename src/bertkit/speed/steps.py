@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -161,12 +161,6 @@ def flat(tokens: Tokens) -> FlatBatch:
     """The sequences end to end."""
     real = tokens.real
     return FlatBatch.from_arrays(tokens.ids[real], tokens.segments[real], tokens.lengths)
-
-
-def first_of(tokens: Tokens, sequences: int) -> Tokens:
-    """The first few sequences."""
-    names = ("ids", "segments", "lengths", "masked", "labels")
-    return replace(tokens, **{name: getattr(tokens, name)[:sequences] for name in names})
 
 
 def training_step(

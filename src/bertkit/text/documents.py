@@ -260,7 +260,7 @@ def distinct_names(names: dict[Path, str]) -> dict[Path, str]:
 
 def _read_text(source: _Source, documents: str, errors: str) -> Iterator[Document]:
     # utf-8-sig drops a BOM; universal newlines make every line end "\n"
-    with open(source.path, encoding="utf-8-sig", errors=errors) as file:
+    with io.TextIOWrapper(open_unpacked(source.path), encoding="utf-8-sig", errors=errors) as file:
         if documents == "file":
             text = file.read()
             if text.strip():

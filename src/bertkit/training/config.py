@@ -36,7 +36,8 @@ class TrainOptions:
             the backward pass: less memory, a third more work, the same numbers.
         shard_optimizer: with many processes, each keeps the optimizer's moments of its share of the
             parameters only.
-        compile: whether `torch.compile` makes the kernels of a block's dense part; "auto" on a GPU.
+        compile: whether `torch.compile` makes the kernels of a block's dense part; "auto" in long
+            runs on a GPU (see `compilation.compiles`).
         workers: threads that build batches in the background, 0 builds them between the steps;
             the batches are the same.
     """

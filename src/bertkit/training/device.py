@@ -31,9 +31,15 @@ def choose_device(name: str = "auto") -> torch.device:
         built = torch.version.cuda or torch.version.hip
         why = "PyTorch finds no GPU here" if built else "this PyTorch is built for the CPU alone"
         raise UserError(f"--device {name}, but {why}; give --device cpu, or leave it out")
-    if of_many:
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     count = torch.cuda.device_count()
+    if of_many:
+        own = int(os.environ.get("LOCAL_RANK", "0"))
+        if own >= count:
+            raise UserError(
+                f"process {own} of this machine has no GPU of its own, for there are {count}; "
+                "start as many processes as GPUs, or give --device cpu"
+            )
+        return torch.device("cuda", own)
     if number and not (number.isdecimal() and int(number) < count):
         raise UserError(f"--device {name}, but the GPUs here are cuda:0 to cuda:{count - 1}")
     return torch.device(name if number else "cuda")

@@ -203,7 +203,8 @@ def moments(
     if processes is None or own is optimizer:
         return part
     parts: list[Any] | None = [None] * processes.count if processes.leads else None
-    torch.distributed.gather_object(part, parts, dst=0)
+    # a pickled tensor comes back on its own device, which the first process may not have
+    torch.distributed.gather_object({k: v.cpu() for k, v in part.items()}, parts, dst=0)
     return {name: value for one in parts or [] for name, value in one.items()}
 
 
