@@ -39,7 +39,7 @@ from bertkit.model.config import ModelConfig, model_config
 from bertkit.model.encoder import set_compiled, set_compute_dtype
 from bertkit.pretraining.objectives import MaskedLMAndNextSentence
 from bertkit.speed import peer
-from bertkit.speed.roofline import processor, synchronize
+from bertkit.speed.roofline import processor
 from bertkit.speed.steps import (
     LEARN,
     SHORTEST,
@@ -52,7 +52,7 @@ from bertkit.speed.steps import (
 )
 from bertkit.training.batch import Batch
 from bertkit.training.compilation import compiles
-from bertkit.training.device import choose_device
+from bertkit.training.device import choose_device, synchronize
 
 OURS = "bertkit"
 PEERS = (

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,14 @@ def test_two_processes_make_the_run_of_one(corpus: Path, tmp_path: Path) -> None
     theirs = weights(tmp_path / "two")
     for name, value in weights(tmp_path / "one").items():
         torch.testing.assert_close(theirs[name], value, rtol=0, atol=1e-4)
+    before = (tmp_path / "two" / "model.safetensors").read_bytes()
+    newest = max((tmp_path / "two" / FOLDER).iterdir())
+    assert newest.name == "step-00000020"
+    shutil.rmtree(newest)
+    (tmp_path / "two" / "model.safetensors").unlink()
+    _, err = finished(torchrun(2, replace(two, quiet=False), "--shard-optimizer"))
+    assert "continuing from step 10 of 20" in err
+    assert (tmp_path / "two" / "model.safetensors").read_bytes() == before
 
 
 def test_more_processes_than_micro_batches_are_refused_with_the_arithmetic(

@@ -69,11 +69,8 @@ def truncated_lengths(a: np.ndarray, b: np.ndarray, most: int) -> tuple[np.ndarr
     the shorter one stays whole if it takes at most half, and else both end at half (A gets the
     odd token).
     """
-    half_b = most // 2
-    half_a = most - half_b
-    kept_a = np.where(b <= half_b, most - b, np.where(a <= half_a, a, half_a))
-    fits = a + b <= most
-    return np.where(fits, a, kept_a), np.where(fits, b, most - kept_a)
+    kept_a = np.minimum(a, np.maximum(most - b, most - most // 2))
+    return kept_a, np.minimum(b, most - kept_a)
 
 
 def build_examples(

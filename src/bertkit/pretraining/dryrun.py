@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from bertkit.model.config import ModelConfig
-from bertkit.model.encoder import set_activation_checkpointing, set_compiled, set_compute_dtype
+from bertkit.model.encoder import set_activation_checkpointing
 from bertkit.model.flops import training_flops
 from bertkit.model.heads import chunk_rows
 from bertkit.pretraining.batches import PretrainingSource, to_batch
@@ -31,15 +31,15 @@ from bertkit.pretraining.config import PretrainConfig
 from bertkit.pretraining.facts import budget_of
 from bertkit.pretraining.phases import Phase, phase_steps
 from bertkit.progress import say
-from bertkit.training.allocator import keep_memory
 from bertkit.training.batch import Batch
 from bertkit.training.budget import Costs
 from bertkit.training.checkpoint import most_points, point_bytes
-from bertkit.training.compilation import compiles
 from bertkit.training.config import TrainOptions
+from bertkit.training.device import synchronize
 from bertkit.training.objective import Objective
-from bertkit.training.optimizer import make_optimizer
 from bertkit.training.precision import compute_dtype
+from bertkit.training.processes import Processes
+from bertkit.training.ready import make_ready
 
 PASS_SECONDS = 3.0
 """Sequences are added to the measured pass until it takes this long."""
@@ -128,17 +128,11 @@ def dry_run(
     device: torch.device,
 ) -> DryRun:
     """Works out what the run would take; trains `model` a little on the way, on `device`."""
-    keep_memory()
     sizes: ModelConfig = model.config  # type: ignore[assignment]
     say("measuring a few passes; nothing is written", config.quiet)
-    model.to(device)
+    optimizer = make_ready(model, options, Processes(0, 1, device))
     dtype = compute_dtype(options.precision, device)
-    set_compute_dtype(model, dtype)
-    set_activation_checkpointing(model, options.activation_checkpointing)
-    set_compiled(model, compiles(options.compile, options.steps, device))
-    model.train()
     size = min(config.micro_batch_size, config.batch_size)
-    optimizer = make_optimizer(model, options)
     activations = _activations_per_token(model, objective, sources[-1])
     longest = _probe(model, objective, optimizer, sources[-1], size)
     resident = _resident_bytes(device)
@@ -335,7 +329,7 @@ def _pass(model: nn.Module, objective: Objective, batch: Batch) -> int:
         counts = objective.counts(batch)
         loss = torch.stack([sums.losses[name] / max(1, counts[name]) for name in counts]).sum()
     loss.backward()
-    _wait(loss.device)
+    synchronize(loss.device)
     return sum(seen.values())
 
 
@@ -343,13 +337,7 @@ def _update(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Clipping and an update."""
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
     optimizer.step()
-    _wait(next(model.parameters()).device)
-
-
-def _wait(device: torch.device) -> None:
-    """Until a GPU has done what it was told, so that the clock tells how long that takes."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    synchronize(next(model.parameters()).device)
 
 
 def _memory(device: torch.device) -> int:

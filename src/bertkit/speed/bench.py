@@ -22,9 +22,9 @@ from bertkit.model.config import ModelConfig, model_config
 from bertkit.progress import Progress, say
 from bertkit.speed import peer, steps
 from bertkit.speed.config import BenchConfig
-from bertkit.speed.roofline import dtype_name, measure_roofline, synchronize
+from bertkit.speed.roofline import dtype_name, measure_roofline
 from bertkit.training.allocator import keep_memory, release_memory
-from bertkit.training.device import choose_device
+from bertkit.training.device import choose_device, synchronize
 
 OURS, PEER = "bertkit", "transformers"
 SHORT_TEXT = 32

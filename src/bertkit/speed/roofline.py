@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from bertkit.training.device import synchronize
 from bertkit.training.precision import compute_dtype
 
 HIDDEN = (256, 512, 768, 1024)
@@ -120,12 +121,6 @@ def processor(device: torch.device | str = "cpu") -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def synchronize(device: torch.device | str) -> None:
-    """Waits for a GPU to finish; nothing on a CPU."""
-    if torch.device(device).type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def _product(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,19 +17,18 @@ import torch
 from bertkit.model.batch import FlatBatch
 from bertkit.model.bert import ClassificationModel, PretrainingModel
 from bertkit.model.config import ModelConfig
-from bertkit.model.encoder import set_compiled, set_compute_dtype
+from bertkit.model.encoder import set_compute_dtype
 from bertkit.model.flops import forward_flops, training_flops
 from bertkit.pretraining.objectives import MaskedLMAndNextSentence
 from bertkit.tasks.answers import BATCH_TOKENS, outputs
 from bertkit.tasks.classification import CLASSIFICATION
 from bertkit.tasks.task import Features, FeatureSet
 from bertkit.training.batch import Batch
-from bertkit.training.compilation import compiles
 from bertkit.training.config import Precision, TrainOptions
 from bertkit.training.objective import Objective
-from bertkit.training.optimizer import make_optimizer
 from bertkit.training.precision import compute_dtype
 from bertkit.training.processes import Processes
+from bertkit.training.ready import make_ready
 from bertkit.training.update import Updater
 
 VOCABULARY = 30522
@@ -172,15 +171,13 @@ def training_step(
 ) -> Step:
     """A step on the next of the batches, again and again, compiled where a long run is."""
     processes = Processes(0, 1, torch.device(device))
-    model.to(device).train()
-    set_compute_dtype(model, compute_dtype(precision, device))
-    set_compiled(model, compiles("auto", LEARN.steps, processes.device))
-    update = Updater(model, objective, make_optimizer(model, LEARN, processes), processes)
+    options = replace(LEARN, precision=precision)
+    update = Updater(model, objective, make_ready(model, options, processes), processes)
     stream = enumerate(itertools.cycle(batches))
 
     def step() -> float:
         number, batch = next(stream)
-        return update(number, [(0, batch)], LEARN)["loss"][0]
+        return update(number, [(0, batch)], options)["loss"][0]
 
     return step
 

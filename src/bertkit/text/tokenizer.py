@@ -357,13 +357,8 @@ def truncated_lengths(first: int, second: int, budget: int) -> tuple[int, int]:
 
     Of two equally long ones the second loses a token (run_classifier's `_truncate_seq_pair`).
     """
-    if first + second <= budget:
-        return first, second
-    if second <= budget // 2:
-        return budget - second, second
-    if first <= budget - budget // 2:
-        return first, budget - first
-    return budget - budget // 2, budget // 2
+    kept = min(first, max(budget - second, budget - budget // 2))
+    return kept, min(second, budget - kept)
 
 
 def _spans(pieces: Pieces, count: int) -> Iterable[tuple[int, int]]:

@@ -14,16 +14,13 @@ import torch
 from torch import nn
 
 from bertkit.files import disk_errors
-from bertkit.model.encoder import set_activation_checkpointing, set_compiled, set_compute_dtype
-from bertkit.training.allocator import keep_memory
 from bertkit.training.budget import Costs
 from bertkit.training.checkpoint import save_restart_point
-from bertkit.training.compilation import compiles
 from bertkit.training.config import TrainOptions
 from bertkit.training.objective import BatchSource, Evaluate, Objective
-from bertkit.training.optimizer import make_optimizer, moments
-from bertkit.training.precision import compute_dtype
+from bertkit.training.optimizer import moments
 from bertkit.training.processes import Processes, alone
+from bertkit.training.ready import make_ready
 from bertkit.training.update import Updater
 
 WARM_STEPS = 2
@@ -55,12 +52,8 @@ def measure(
         seconds: the budget; a small share of it is used.
     """
     processes = processes or alone()
-    keep_memory()
-    trial = copy.deepcopy(model).to(processes.device)
-    set_compute_dtype(trial, compute_dtype(options.precision, processes.device))
-    set_activation_checkpointing(trial, options.activation_checkpointing)
-    set_compiled(trial, compiles(options.compile, options.steps, processes.device))
-    optimizer = make_optimizer(trial, options, processes)
+    trial = copy.deepcopy(model)
+    optimizer = make_ready(trial, options, processes)
     update = Updater(trial, objective, optimizer, processes)
     most = BUDGET_SHARE * seconds / len(phases)
     steps = tuple(

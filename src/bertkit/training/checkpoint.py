@@ -197,12 +197,13 @@ def restore(
         tensors.update(load_file(point.path / _OPTIMIZER))
         return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
 
-    for name, (shape, dtype) in processes.first(read).items():
-        if not processes.leads:
-            tensors[name] = torch.empty(shape, dtype=dtype)
-        tensors[name] = tensors[name].to(processes.device)
-    processes.spread([*model.state_dict().values(), *tensors.values()])
-    restore_moments(model, optimizer, tensors)
+    moments = processes.first(read)
+    processes.spread(list(model.state_dict().values()))
+    for name, (shape, dtype) in moments.items():  # one by one: a process may keep few of them
+        tensor = tensors.pop(name) if processes.leads else torch.empty(shape, dtype=dtype)
+        tensor = tensor.to(processes.device)
+        processes.spread([tensor])
+        restore_moments(model, optimizer, {name: tensor})
     changed = [
         f"{name} {point.environment.get(name)} before, {value} now"
         for name, value in environment(processes.count, processes.device).items()

@@ -43,3 +43,9 @@ def choose_device(name: str = "auto") -> torch.device:
     if number and not (number.isdecimal() and int(number) < count):
         raise UserError(f"--device {name}, but the GPUs here are cuda:0 to cuda:{count - 1}")
     return torch.device(name if number else "cuda")
+
+
+def synchronize(device: torch.device | str) -> None:
+    """Waits until a GPU has done what it was told, so that a clock tells how long that takes."""
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)

@@ -18,9 +18,8 @@ import torch
 from torch import nn
 
 from bertkit.errors import Interrupted, UserError
-from bertkit.model.encoder import set_activation_checkpointing, set_compiled, set_compute_dtype
 from bertkit.progress import Progress, say
-from bertkit.training.allocator import keep_memory, release_memory
+from bertkit.training.allocator import release_memory
 from bertkit.training.batch import save_batches
 from bertkit.training.budget import Pace, Plan
 from bertkit.training.checkpoint import (
@@ -31,16 +30,15 @@ from bertkit.training.checkpoint import (
     restore,
     save_restart_point,
 )
-from bertkit.training.compilation import compiles
 from bertkit.training.config import TrainOptions
 from bertkit.training.interrupt import InterruptGuard
 from bertkit.training.log import RunLog
 from bertkit.training.meter import Meter
 from bertkit.training.objective import BatchSource, Evaluate, Objective
-from bertkit.training.optimizer import make_optimizer, moments
-from bertkit.training.precision import compute_dtype
+from bertkit.training.optimizer import moments
 from bertkit.training.prefetch import prefetched
 from bertkit.training.processes import Processes, alone
+from bertkit.training.ready import make_ready
 from bertkit.training.update import NotFiniteError, Numbered, Updater
 
 
@@ -159,12 +157,7 @@ class _Training:
     def start(self, notes: Sequence[str]) -> int:
         """Makes all ready, as the newest restart point left it; returns the step of that."""
         options, model, processes = self.options, self.model, self.processes
-        keep_memory()
-        model.to(processes.device)
-        set_compute_dtype(model, compute_dtype(options.precision, processes.device))
-        set_activation_checkpointing(model, options.activation_checkpointing)
-        set_compiled(model, compiles(options.compile, options.steps, processes.device))
-        self.optimizer = make_optimizer(model, options, processes)
+        self.optimizer = make_ready(model, options, processes)
         self.done = self._restore()
         options = self.options
         if self.done > options.steps:
