@@ -31,7 +31,7 @@ from bertkit.tasks.readers import require_file
 from bertkit.tasks.registry import TASKS, get_task
 from bertkit.tasks.search import score_of_chance
 from bertkit.tasks.spans import decode_answers
-from bertkit.tasks.squad import QuestionExample, read_squad
+from bertkit.tasks.squad import Answer, QuestionExample, read_squad
 from bertkit.tasks.squad_metrics import squad2_scores, squad_scores
 from bertkit.tasks.task import Columns, TaskOptions
 from tests.tasks.official_squad import version1, version2
@@ -427,3 +427,13 @@ def test_ones_own_squad_file_needs_no_task_named(checkpoint, tmp_path):
         found = resolve(FinetuneConfig(str(checkpoint), "out", data=str(data), quiet=True))
         assert (found.task, found.train) == ("question-answering", str(data))
         assert QUESTION_ANSWERING.read(data, Columns(found.text, found.pair, found.label))
+
+
+def test_that_chinese_answers_of_ones_own_are_scored_by_words_is_said(tiny_tokenizer):
+    examples = [QuestionExample("a", "我是谁？", "我是人。", (Answer("人", 2),))]
+    for name, said in (("question-answering", True), ("cmrc-2018", False), ("squad-1.1", False)):
+        made = TASKS[name].features(examples, tiny_tokenizer, [], TaskOptions(96))
+        assert any("--task cmrc-2018 scores characters" in note for note in made.notes) == said
+    english = [QuestionExample("a", "who?", "the man", (Answer("man", 4),))]
+    made = TASKS["question-answering"].features(english, tiny_tokenizer, [], TaskOptions(96))
+    assert not any("Chinese" in note for note in made.notes)

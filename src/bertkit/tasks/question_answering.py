@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,6 +37,7 @@ from bertkit.tasks.squad_metrics import (
     tuned_threshold,
 )
 from bertkit.tasks.task import Columns, FeatureSet, Scores, Task, TaskOptions
+from bertkit.text.characters import is_cjk
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
 from bertkit.training.objective import LossSums
@@ -124,6 +126,23 @@ def features(
         f"{cut.sequence_length} tokens, {cut.distance()}; {made.split:,} take more than one"
     )
     return FeatureSet(made.windows, [window.tokens for window in made.windows], notes=notes)
+
+
+def own_features(
+    examples: Sequence[QuestionExample],
+    tokenizer: Tokenizer,
+    labels: Sequence[str] | None,
+    options: TaskOptions,
+) -> FeatureSet:
+    """The same for one's own data; of Chinese ones it is said that their score is over words."""
+    made = features(examples, tokenizer, labels, options)
+    text = "".join(example.question for example in examples[:100])
+    if labels is not None and 2 * sum(map(is_cjk, text)) > len(text):
+        made.notes.append(
+            "the questions are Chinese, and F1 is over words between blanks; --task cmrc-2018 "
+            "scores characters, where every question has an answer"
+        )
+    return made
 
 
 def collate(windows: Sequence[Window]) -> Batch:
@@ -360,7 +379,7 @@ QUESTION_ANSWERING = Task(
     summary="answers that stand in a context, or none; your own .json in SQuAD's form",
     files=own_files(),
     read=read,
-    features=features,
+    features=own_features,
     collate=collate,
     head="question-answering",
     objective=SpanObjective(),
@@ -381,6 +400,9 @@ QUESTION_ANSWERING = Task(
     sequence_length=384,
     micro_batch_tokens=MICRO_BATCH_TOKENS,
 )
+
+QUESTION_SET = replace(QUESTION_ANSWERING, features=features)
+"""What the known data sets share."""
 
 read_answerable = partial(read, unanswerable=False)
 squad_metric = partial(answered_metric, squad_scores)

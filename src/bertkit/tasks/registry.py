@@ -16,6 +16,7 @@ from bertkit.tasks.question_answering import (
     CMRC_FILES,
     DRCD_FILES,
     QUESTION_ANSWERING,
+    QUESTION_SET,
     SQUAD2_FILES,
     SQUAD_FILES,
     cmrc_metric,
@@ -94,7 +95,7 @@ WORDS = (
 
 QUESTIONS = (
     replace(
-        QUESTION_ANSWERING,
+        QUESTION_SET,
         name="squad-1.1",
         summary="SQuAD 1.1: questions about Wikipedia, each with an answer",
         files=SQUAD_FILES,
@@ -102,14 +103,14 @@ QUESTIONS = (
         metric=squad_metric,
     ),
     replace(
-        QUESTION_ANSWERING,
+        QUESTION_SET,
         name="squad-2.0",
         summary="SQuAD 2.0: the same, and questions without an answer",
         files=SQUAD2_FILES,
         metric=squad2_metric,
     ),
     replace(
-        QUESTION_ANSWERING,
+        QUESTION_SET,
         name="cmrc-2018",
         summary="CMRC 2018: questions about the Chinese Wikipedia, F1 over characters",
         files=CMRC_FILES,
@@ -117,7 +118,7 @@ QUESTIONS = (
         metric=cmrc_metric,
     ),
     replace(
-        QUESTION_ANSWERING,
+        QUESTION_SET,
         name="drcd",
         summary="DRCD: the same in traditional characters",
         files=DRCD_FILES,
