@@ -292,6 +292,16 @@ def test_a_run_that_has_not_ended_says_so(run: Path, tmp_path: Path) -> None:
     assert "not finished" in str(found) and "from the beginning" in str(found)
 
 
+def test_a_quickstart_tells_what_is_where(tmp_path: Path) -> None:
+    (tmp_path / "quickstart.yaml").write_text("minutes: 2\n")
+    assert "not finished; the same command continues" in str(look(tmp_path))
+    places = [[str(tmp_path / "vocab"), "the vocabulary"]]
+    (tmp_path / "results.json").write_text(json.dumps({"places": places}))
+    found = look(tmp_path)
+    assert (found.kind, found.facts["finished"]) == ("quickstart", True)
+    assert ("vocab", "the vocabulary") in found.lines
+
+
 def test_a_damaged_restart_point_gives_way_to_the_one_before(run: Path, tmp_path: Path) -> None:
     damaged = copy(run, tmp_path)
     (damaged / "checkpoints" / "step-00000004" / "optimizer.safetensors").write_bytes(b"half")

@@ -11,7 +11,8 @@ import pytest
 from bertkit.errors import UserError
 from bertkit.journey import quickstart as journey
 from bertkit.journey.comparison import best_tuning
-from bertkit.journey.config import QuickstartConfig
+from bertkit.journey.config import InspectConfig, QuickstartConfig
+from bertkit.journey.inspect import inspect
 from bertkit.journey.quickstart import pretraining_minutes, quickstart
 from bertkit.journey.recipe import CHINESE, Tuning
 from bertkit.journey.results import table_lines
@@ -64,6 +65,8 @@ def test_the_journey_ends_in_a_table_and_a_report_and_a_second_run_keeps_it(
     kept = [path for path in (out / "tuning").iterdir() if path.is_dir()]
     assert len(kept) == 2
     assert json.loads((out / "results.json").read_text(encoding="utf-8"))["language"] == "zh"
+
+    assert ("vocab", "the vocabulary") in inspect(InspectConfig(str(out))).lines
 
     again = quickstart(config)
     assert again.comparisons == result.comparisons

@@ -43,7 +43,7 @@ class InspectResult:
     """What was found.
 
     Attributes:
-        kind: "model size", "corpus", "vocabulary", "run", "search" or "checkpoint".
+        kind: "model size", "corpus", "vocabulary", "run", "search", "quickstart" or "checkpoint".
         path: what was asked for.
         facts: everything found, by name.
         lines: the same for people, a name and a text each.
@@ -85,6 +85,8 @@ def inspect(config: InspectConfig) -> InspectResult:
         return _corpus(config, path)
     if (path / "parts.json").is_file():
         return _parts(path)
+    if (path / "quickstart.yaml").is_file():
+        return _quickstart(config, path)
     if (path / "search.yaml").is_file():
         return _search(config, path)
     if any((path / f"{command}.yaml").is_file() for command in RUN_COMMANDS):
@@ -96,8 +98,8 @@ def inspect(config: InspectConfig) -> InspectResult:
         return _vocabulary(path)
     raise UserError(
         f"{path} is nothing that bertkit knows; it understands a corpus (manifest.json), a "
-        "vocabulary (vocab.txt), a run (pretrain.yaml or finetune.yaml), a search (search.yaml) "
-        "and a checkpoint (config.json)"
+        "vocabulary (vocab.txt), a run (pretrain.yaml or finetune.yaml), a search (search.yaml), "
+        "a quickstart (quickstart.yaml) and a checkpoint (config.json)"
     )
 
 
@@ -264,6 +266,17 @@ def _run(config: InspectConfig, path: Path) -> InspectResult:
         facts["example"], text = example_of_run(config, path)
         texts.append(text)
     return InspectResult("run", config.path, facts, lines, "\n\n".join(filter(None, texts)))
+
+
+def _quickstart(config: InspectConfig, path: Path) -> InspectResult:
+    result = read_json(path / "results.json") if (path / "results.json").is_file() else None
+    lines = [
+        ("made by", f"bertkit quickstart --config {path / 'quickstart.yaml'}"),
+        ("progress", "finished" if result else "not finished; the same command continues"),
+    ]
+    lines += [(Path(place).name, what) for place, what in (result or {}).get("places", [])]
+    facts = {"finished": bool(result), "results": result}
+    return InspectResult("quickstart", config.path, facts, lines)
 
 
 def _search(config: InspectConfig, path: Path) -> InspectResult:
