@@ -53,7 +53,7 @@ def test_moments_survive_a_round_trip() -> None:
     saved = {name: value.clone() for name, value in moments(model, optimizer).items()}
     assert len(saved) == 3 * len(list(model.parameters()))
     again = make_optimizer(model, OPTIONS)
-    restore_moments(model, again, saved)
+    restore_moments(model, again, saved.items())
     for name, value in moments(model, again).items():
         assert value.equal(saved[name]), name
 

@@ -40,6 +40,7 @@ from bertkit.errors import Interrupted, UserError
 from bertkit.files import disk_errors, explain, sha256, writing
 from bertkit.interrupts import interrupting
 from bertkit.progress import Progress, say
+from bertkit.report.columns import text_table
 from bertkit.report.corpus import write_corpus_report
 from bertkit.text.documents import check_output_apart
 from bertkit.text.tokenizer import Tokenizer
@@ -122,18 +123,7 @@ def table(splits: dict[str, SplitStatistics]) -> list[str]:
         ):
             cells = [found.median, found.percentiles["90"], found.percentiles["99"], found.longest]
             lengths.append([f"{name}, {what}", f"{found.mean:,.1f}", *(f"{n:,}" for n in cells)])
-    return _aligned(counts) + _aligned(lengths)
-
-
-def _aligned(rows: list[list[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            [row[0].ljust(widths[0])]
-            + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        )
-        for row in rows
-    ]
+    return text_table(counts, names=1) + text_table(lengths, names=1)
 
 
 def prepare(config: PrepareConfig) -> PrepareResult:

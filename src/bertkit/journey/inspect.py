@@ -268,8 +268,14 @@ def _run(config: InspectConfig, path: Path) -> InspectResult:
     return InspectResult("run", config.path, facts, lines, "\n\n".join(filter(None, texts)))
 
 
+def _results(path: Path) -> dict[str, Any] | None:
+    """What a command of several runs wrote at its end; None before."""
+    file = path / "results.json"
+    return read_json(file) if file.is_file() else None
+
+
 def _quickstart(config: InspectConfig, path: Path) -> InspectResult:
-    result = read_json(path / "results.json") if (path / "results.json").is_file() else None
+    result = _results(path)
     lines = [
         ("made by", f"bertkit quickstart --config {path / 'quickstart.yaml'}"),
         ("progress", "finished" if result else "not finished; the same command continues"),
@@ -283,7 +289,7 @@ def _search(config: InspectConfig, path: Path) -> InspectResult:
     from bertkit.tasks.grid import PointResult, grid_lines
 
     ended = sorted((path / "runs").glob("*.json"))
-    result = read_json(path / "results.json") if (path / "results.json").is_file() else None
+    result = _results(path)
     finished = "finished" if result else "not finished"
     lines = [
         ("made by", f"bertkit search --config {path / 'search.yaml'}"),

@@ -119,8 +119,7 @@ def _scores(
 ) -> tuple[int, dict[str, dict[str, float]]]:
     """How many examples, and the metrics of each model on them."""
     tuned = tuned_with(source) if source.is_dir() else None
-    name = config.task or (tuned.task if tuned else None)
-    task = chosen_task(config.source, models["pytorch"], name)
+    task = chosen_task(config.source, models["pytorch"], config.task, tuned)
     path = Path(str(config.data))
     if not path.is_file():
         path = require_file(task, path, "dev")

@@ -82,7 +82,7 @@ def table_lines(comparisons: list[Comparison]) -> list[str]:
         )
         for one in comparisons
     ]
-    lines = text_table([head, *rows], names=True)
+    lines = text_table([head, *rows], names=1)
     return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
 
 

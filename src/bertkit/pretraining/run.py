@@ -44,7 +44,7 @@ from bertkit.pretraining.sources import (
 )
 from bertkit.pretraining.start import make_start
 from bertkit.progress import say
-from bertkit.report.pretraining import write_pretraining_report
+from bertkit.report.pretraining import CONFIGURATION, write_pretraining_report
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
 from bertkit.training.calibrate import measure
@@ -62,8 +62,6 @@ MAY_CHANGE = frozenset(
     }
 )
 """Options that may differ when a run is continued, for they change no number in it."""
-
-CONFIGURATION = "pretrain.yaml"
 
 LEAST = {
     "batch_size": 1,

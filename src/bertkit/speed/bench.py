@@ -20,6 +20,7 @@ import torch
 from bertkit.errors import UserError
 from bertkit.model.config import ModelConfig, model_config
 from bertkit.progress import Progress, say
+from bertkit.report.columns import text_table
 from bertkit.speed import peer, steps
 from bertkit.speed.config import BenchConfig
 from bertkit.speed.roofline import dtype_name, measure_roofline
@@ -111,16 +112,7 @@ class BenchResult:
         header = ["", "size", "unit", OURS, "share"]
         if self.peer is not None:
             header += [self.peer, "share", "ratio"]
-        rows = [header, *(_cells(line) for line in self.lines)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-        for row in rows:
-            cells = zip(row, widths, strict=True)
-            text.append(
-                "  ".join(
-                    f"{cell:<{width}}" if column < 3 else f"{cell:>{width}}"
-                    for column, (cell, width) in enumerate(cells)
-                ).rstrip()
-            )
+        text += text_table([header, *(_cells(line) for line in self.lines)], names=3)
         return "\n".join(text)
 
 

@@ -101,8 +101,8 @@ def held_out_rows(task: Task, examples: Sequence[Any], share: float, seed: int) 
     Raises:
         UserError: nothing can be held out so.
     """
-    wanted = max(1, round(share * len(examples)))
     groups = _groups(task, examples)
+    wanted = max(round(share * len(examples)), min(map(len, groups)))
     generator = np.random.default_rng(derived_seed("held out", seed))
     of_groups = [
         Counter(label for row in rows for label in task.unknown([examples[row]], []))
@@ -112,7 +112,6 @@ def held_out_rows(task: Task, examples: Sequence[Any], share: float, seed: int) 
     for labels in of_groups:
         left.update(labels)
     out: list[int] = []
-    wanted = max(wanted, min(map(len, groups)))
     for number in generator.permutation(len(groups)):
         rows, labels = groups[number], of_groups[number]
         nearer = abs(len(out) + len(rows) - wanted) < abs(len(out) - wanted)
@@ -121,8 +120,9 @@ def held_out_rows(task: Task, examples: Sequence[Any], share: float, seed: int) 
             out += rows
             left.subtract(labels)
     if not out:
+        about = "" if task.context is None else f" on {len(groups)} contexts"
         raise UserError(
-            f"{len(examples)} examples{_about(task, groups)} are too few to hold some out as dev "
+            f"{len(examples)} examples{about} are too few to hold some out as dev "
             "set with every label left to be trained on; give a dev file"
         )
     return sorted(out)
@@ -135,10 +135,6 @@ def _groups(task: Task, examples: Sequence[Any]) -> list[list[int]]:
         context = task.context(example) if task.context is not None else ""
         groups.setdefault(context if context.strip() else row, []).append(row)
     return list(groups.values())
-
-
-def _about(task: Task, groups: Sequence[Sequence[int]]) -> str:
-    return "" if task.context is None else f" on {len(groups)} contexts"
 
 
 def same_inputs(run: Path, files: Sequence[Path]) -> None:

@@ -92,7 +92,7 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     checkpoint = load_checkpoint(directory)
     model = checkpoint.model
     tuned = tuned_with(directory)
-    task = chosen_task(config.checkpoint, model, config.task or (tuned.task if tuned else None))
+    task = chosen_task(config.checkpoint, model, config.task, tuned)
     check_head(checkpoint.missing, directory)
     if config.submission and task.submission is None:
         raise UserError(f"{task.name} has no form for submissions; leave --submission out")

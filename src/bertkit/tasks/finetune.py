@@ -33,7 +33,7 @@ from bertkit.formats.huggingface import save_checkpoint
 from bertkit.formats.weights import weight_file, weight_parts
 from bertkit.progress import say
 from bertkit.report.card import write_card
-from bertkit.report.finetuning import write_finetuning_report
+from bertkit.report.finetuning import CONFIGURATION, write_finetuning_report
 from bertkit.tasks.answers import Evaluation, evaluate_model
 from bertkit.tasks.best import BestOnDev
 from bertkit.tasks.config import FinetuneConfig
@@ -61,7 +61,6 @@ from bertkit.training.processes import alone, refuse_others
 
 MAY_CHANGE = frozenset({"output", "quiet", "checkpoint_steps", "evaluate_steps"})
 """Options that may differ when a run is continued, for they change no number in it."""
-CONFIGURATION = "finetune.yaml"
 FIRST_FILES = frozenset({CONFIGURATION, "inputs.json", "data.json"})
 """What is in a run before its training begins."""
 

@@ -14,6 +14,7 @@ from torch import nn
 
 from bertkit import config as configurations
 from bertkit.errors import UserError
+from bertkit.report.finetuning import CONFIGURATION
 from bertkit.tasks.answers import max_positions
 from bertkit.tasks.batches import TokenSource, TrainingSource
 from bertkit.tasks.config import FinetuneConfig
@@ -29,17 +30,20 @@ FEATURES_RATE = 1e-3
 
 def tuned_with(directory: Path) -> FinetuneConfig | None:
     """The configuration a model was tuned with, where it lies beside it."""
-    saved = directory / "finetune.yaml"
+    saved = directory / CONFIGURATION
     return configurations.load(FinetuneConfig, saved) if saved.is_file() else None
 
 
-def chosen_task(checkpoint: str, model: nn.Module, name: str | None) -> Task:
-    """The task of that name, or else the family of the model's head.
+def chosen_task(
+    checkpoint: str, model: nn.Module, name: str | None, tuned: FinetuneConfig | None
+) -> Task:
+    """The task of that name, or else the one the model was tuned for, or its head's family.
 
     Raises:
         UserError: there is no such task, or the model's head is of another one.
     """
     head = str(model.head)
+    name = name or (tuned.task if tuned else None)
     task = get_task(name) if name else family_of(head)
     if head not in (task.head, task.feature_head):
         raise UserError(

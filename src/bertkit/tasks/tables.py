@@ -23,7 +23,7 @@ def scores_table(table: list[dict[str, Any]]) -> str:
     for row in table:
         scores = (f"{100 * row[name]:.2f}" for name in names)
         rows.append([row["label"], *scores, str(row["count"])])
-    return "\n".join(text_table(rows, names=True))
+    return "\n".join(text_table(rows, names=1))
 
 
 _LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -199,11 +199,16 @@ def restore(
 
     moments = processes.first(read)
     processes.spread(list(model.state_dict().values()))
-    for name, (shape, dtype) in moments.items():  # one by one: a process may keep few of them
-        tensor = tensors.pop(name) if processes.leads else torch.empty(shape, dtype=dtype)
-        tensor = tensor.to(processes.device)
-        processes.spread([tensor])
-        restore_moments(model, optimizer, {name: tensor})
+
+    def spread() -> Iterator[tuple[str, Tensor]]:
+        """One by one, for a process may keep few of them."""
+        for name, (shape, dtype) in moments.items():
+            tensor = tensors.pop(name) if processes.leads else torch.empty(shape, dtype=dtype)
+            tensor = tensor.to(processes.device)
+            processes.spread([tensor])
+            yield name, tensor
+
+    restore_moments(model, optimizer, spread())
     changed = [
         f"{name} {point.environment.get(name)} before, {value} now"
         for name, value in environment(processes.count, processes.device).items()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -209,13 +209,15 @@ def moments(
 
 
 def restore_moments(
-    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    tensors: Iterable[tuple[str, torch.Tensor]],
 ) -> None:
-    """Puts back what `moments` returned, or this process's part of it."""
+    """Puts back what `moments` returned, name by name, or this process's part of it."""
     own = _own(optimizer)
     kept = {id(p) for group in own.param_groups for p in group["params"]}
     parameters = dict(model.named_parameters())
-    for name, value in tensors.items():
+    for name, value in tensors:
         parameter, _, key = name.rpartition("/")
         if id(parameters[parameter]) in kept:
             own.state[parameters[parameter]][key] = value
