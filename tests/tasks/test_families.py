@@ -392,6 +392,19 @@ def test_probabilities_of_an_unlabeled_file_come_without_scores(checkpoint, tmp_
     assert (tmp_path / "glue" / "SST-2.tsv").read_text() == "index\tprediction\n3\t1\n7\t0\n"
     with pytest.raises(UserError, match="no column 'label'"):
         evaluate(EvaluateConfig(str(run), str(tmp_path / "test.tsv"), quiet=True))
+    named_as_submitted = tmp_path / "SST-2.tsv"
+    named_as_submitted.write_text("index\tsentence\n3\tgood dog\n")
+    with pytest.raises(UserError, match=r"is the input too.* with --submission"):
+        evaluate(
+            EvaluateConfig(
+                str(run),
+                str(named_as_submitted),
+                split="test",
+                submission=str(tmp_path),
+                quiet=True,
+            )
+        )
+    assert named_as_submitted.read_text().endswith("good dog\n")
 
 
 def test_submissions_are_written_as_the_makers_ask():

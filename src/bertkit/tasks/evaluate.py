@@ -97,8 +97,8 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     if config.submission and task.submission is None:
         raise UserError(f"{task.name} has no form for submissions; leave --submission out")
     path, columns = _source(config, task, tuned)
-    for output in (config.output, config.report):
-        check_answers_apart(output, directory, str(path))
+    for option, output in _outputs(config, task):
+        check_answers_apart(output, directory, str(path), option)
     try:
         examples = task.read(path, columns)
     except MissingColumnError as error:
@@ -156,6 +156,15 @@ def _source(
         unlabeled=bool(config.submission) or config.split.startswith("test"),
     )
     return path, columns
+
+
+def _outputs(config: EvaluateConfig, task: Task) -> Iterator[tuple[str, str | None]]:
+    """The files that will be written, each behind the option that names it."""
+    yield "--output", config.output
+    yield "--report", config.report
+    if config.submission and task.submission:
+        for name in task.submission([], [], config.split):
+            yield "--submission", str(Path(config.submission, name))
 
 
 def _write(

@@ -13,24 +13,27 @@ OF_A_RUN = frozenset({"log.jsonl", "predictions.jsonl", "report.html"})
 """But for these, which training wrote."""
 
 
-def check_answers_apart(output: str | None, checkpoint: Path, source: str) -> None:
+def check_answers_apart(
+    output: str | None, checkpoint: Path, source: str, option: str = "--output"
+) -> None:
     """Refuses an output that would replace its input, or a file of the model that answers.
 
     Args:
         output: a file, or None for standard output.
         checkpoint: the model's folder.
         source: what is answered: a file, "-", or a data set of the hub.
+        option: what names the output on the command line.
 
     Raises:
         UserError: it would.
     """
     if output is None:
         return
-    check_output_apart(output, [source])
+    check_output_apart(output, [source], option)
     path = Path(output)
     inside = path.is_file() and path.resolve().parent == checkpoint.resolve()
     if inside and (path.suffix.lower() not in ANSWERS or path.name in OF_A_RUN):
         raise UserError(
             f"the output {output} is a file of the model, which would be lost; choose another "
-            "place with --output"
+            f"place with {option}"
         )

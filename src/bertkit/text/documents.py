@@ -216,19 +216,22 @@ def existing(path: Path) -> Path:
     raise UserError(f"there is no file or folder {path}; check the name")
 
 
-def check_output_apart(output: str, inputs: Sequence[str]) -> None:
-    """Raises UserError for an output that is one of the inputs, or inside one that is a folder."""
+def check_output_apart(output: str, inputs: Sequence[str], option: str = "--output") -> None:
+    """Raises UserError for an output that is one of the inputs, or inside one that is a folder.
+
+    option is what names the output on the command line.
+    """
     place = Path(output).resolve()
     for path in inputs:
         if Path(path).is_file() and Path(path).resolve() == place:
             raise UserError(
                 f"the output {output} is the input too, which would be lost; choose another place "
-                "with --output"
+                f"with {option}"
             )
         if Path(path).is_dir() and Path(path).resolve() in (place, *place.parents):
             raise UserError(
                 f"the output {output} lies inside the input folder {path} and would be read as an "
-                "input the next time; choose another place with --output"
+                f"input the next time; choose another place with {option}"
             )
 
 
