@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from bertkit.errors import UserError
-from bertkit.formats.bundle import DTYPES, Bundle, find_index, write_bundle
+from bertkit.formats.bundle import DTYPES, Bundle, write_bundle
 from bertkit.formats.crc32c import masked_crc32c
+from bertkit.formats.kinds import find_index
 from bertkit.formats.table import read_table, write_table
 from bertkit.formats.wire import bytes_field, fixed32_field, number_field, read_fields
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from bertkit.errors import UserError
-from bertkit.formats.bundle import Bundle, find_index
+from bertkit.formats.bundle import Bundle
+from bertkit.formats.kinds import find_index
 from bertkit.formats.table import read_table
 from bertkit.formats.tensorflow import load_tensorflow, save_tensorflow
 from bertkit.model.bert import PretrainingModel

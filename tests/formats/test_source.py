@@ -12,7 +12,8 @@ from bertkit.errors import UserError
 from bertkit.formats import hub
 from bertkit.formats.heads import GOOGLE_HEAD_NAMES, HEAD_NAMES, HEADS, stored_head
 from bertkit.formats.huggingface import save_checkpoint
-from bertkit.formats.source import check_vocabulary, kind_of, load_source, probe
+from bertkit.formats.kinds import kind_of
+from bertkit.formats.source import check_vocabulary, load_source, probe
 from bertkit.formats.tensorflow import save_tensorflow
 from bertkit.model.bert import LABELLED, MODELS
 from bertkit.model.config import ModelConfig

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from bertkit.errors import UserError
 from bertkit.formats.assembly import named_tensors
-from bertkit.formats.bundle import Bundle, find_index, write_bundle
+from bertkit.formats.bundle import Bundle, write_bundle
 from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
+from bertkit.formats.kinds import find_index
 from bertkit.formats.tensorflow import (
     GOOGLE_NAMES,
     NAMING,

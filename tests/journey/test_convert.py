@@ -12,8 +12,9 @@ import torch
 
 import bertkit
 from bertkit.errors import UserError
-from bertkit.formats.bundle import Bundle, find_index
+from bertkit.formats.bundle import Bundle
 from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
+from bertkit.formats.kinds import find_index
 from bertkit.formats.tensorflow import save_tensorflow
 from bertkit.journey import convert as conversion
 from bertkit.journey.config import ConvertConfig

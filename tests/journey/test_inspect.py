@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,19 @@ def run(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> Path:
 
 def copy(path: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(path, tmp_path / "copy"))
+
+
+def test_a_size_a_vocabulary_and_a_corpus_are_told_without_torch(
+    vocabulary: Path, corpus: Path
+) -> None:
+    paths = ["base", str(vocabulary), str(corpus)]
+    script = (
+        "import sys; from bertkit.cli import main; "
+        f"codes = [main(['inspect', path]) for path in {paths}]; "
+        "print(codes, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.endswith("[0, 0, 0] False\n"), done.stderr
 
 
 def test_a_model_size_shows_where_its_parameters_are() -> None:

@@ -11,7 +11,6 @@ mapped: a file that shrinks under a map ends the process.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +21,10 @@ from torch import Tensor
 
 from bertkit.errors import UserError
 from bertkit.formats.crc32c import masked_crc32c
+from bertkit.formats.kinds import INDEX_SUFFIX
 from bertkit.formats.table import LARGEST, read_table, write_table
 from bertkit.formats.wire import bytes_field, fixed32_field, number_field, read_fields
 
-INDEX_SUFFIX = ".index"
 DTYPES = {
     1: torch.float32,
     2: torch.float64,
@@ -264,65 +263,3 @@ def write_bundle(prefix: str | Path, tensors: Mapping[str, Tensor]) -> None:
             index.append((key, entry))
             offset += len(data)
     Path(f"{prefix}{INDEX_SUFFIX}").write_bytes(write_table(index))
-
-
-def find_index(path: str | Path) -> Path:
-    """The index that a path means.
-
-    Args:
-        path: an `.index` or data file, their common beginning (as `bert_model.ckpt`), or a
-            directory: that of a saved model, or one whose file `checkpoint` names the newest, or
-            one with a single index in it or in its `variables/`.
-
-    Raises:
-        UserError: none is there, or several and nothing says which.
-    """
-    path = Path(path)
-    if path.is_dir():
-        return _index_in(path)
-    name = path.name.partition(".data-")[0].removesuffix(INDEX_SUFFIX)
-    index = path.with_name(name + INDEX_SUFFIX)
-    if not index.is_file():
-        raise UserError(
-            f"no checkpoint at {path}; give a directory with an .index file, or its path "
-            "without that ending, as bert_model.ckpt"
-        )
-    return index
-
-
-def _index_in(directory: Path) -> Path:
-    named = _named_checkpoint(directory / "checkpoint")
-    if named and (directory / f"{named}{INDEX_SUFFIX}").is_file():
-        return directory / f"{named}{INDEX_SUFFIX}"
-    found = sorted(path for path in directory.glob(f"*{INDEX_SUFFIX}") if path.is_file())
-    if len(found) > 1:
-        raise UserError(
-            f"{directory} has several checkpoints, as {found[0].name} and {found[-1].name}; "
-            "give the path of one of them"
-        )
-    variables = directory / "variables" / f"variables{INDEX_SUFFIX}"
-    if not found and variables.is_file():
-        return variables
-    if not found:
-        raise UserError(f"no .index file in {directory}; give a directory with a checkpoint")
-    return found[0]
-
-
-def _named_checkpoint(path: Path) -> str | None:
-    """The name of the newest checkpoint in a file `checkpoint`, None without a usable one.
-
-    Such files name whole paths of the machine that trained; only the last part is followed, so
-    that no name leads out of the directory.
-    """
-    try:
-        if os.path.getsize(path) > LARGEST:
-            return None
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    for line in text.splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == "model_checkpoint_path":
-            name = value.strip().strip("\"'").replace("\\", "/").rpartition("/")[2]
-            return name if name.isprintable() and "\0" not in name else None
-    return None

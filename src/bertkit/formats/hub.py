@@ -13,7 +13,7 @@ from typing import Any
 
 from bertkit.errors import UserError
 from bertkit.extras import need
-from bertkit.formats.weights import PICKLED, WEIGHTS
+from bertkit.formats.kinds import PICKLED, WEIGHTS
 from bertkit.progress import say
 
 SHORT_NAMES = {

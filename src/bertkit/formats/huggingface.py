@@ -37,9 +37,8 @@ from bertkit.formats.configuration import (
     write_config,
 )
 from bertkit.formats.heads import HEAD_NAMES, stored_head
-from bertkit.formats.weights import WEIGHTS, open_weights
-
-CONFIG = "config.json"
+from bertkit.formats.kinds import CONFIG, WEIGHTS
+from bertkit.formats.weights import open_weights
 
 EMBEDDING_NAMES = {
     "embeddings.token": "embeddings.word_embeddings.weight",

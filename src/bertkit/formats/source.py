@@ -1,62 +1,23 @@
-"""What a path is: a Hugging Face directory, a TensorFlow checkpoint or an ONNX file; and loads it.
-
-And whether a vocabulary belongs to it, by its size.
-"""
+"""Loads a checkpoint of any kind, and tells whether a vocabulary belongs to it, by its size."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from bertkit.errors import UserError
 from bertkit.formats.assembly import LoadedCheckpoint
-from bertkit.formats.bundle import INDEX_SUFFIX, find_index
-from bertkit.formats.huggingface import CONFIG, load_checkpoint
+from bertkit.formats.huggingface import load_checkpoint
+from bertkit.formats.kinds import kind_of
 from bertkit.formats.tensorflow import load_tensorflow
-from bertkit.formats.weights import WEIGHT_FILES
 from bertkit.model.batch import FlatBatch
 from bertkit.model.config import ModelConfig
-
-Kind = Literal["huggingface", "tensorflow", "onnx"]
-KINDS: dict[Kind, str] = {
-    "huggingface": "a Hugging Face directory",
-    "tensorflow": "a TensorFlow checkpoint with Google's names",
-    "onnx": "an ONNX model",
-}
-ONNX = "model.onnx"
 
 PADDED_TO = 8
 """Vocabularies are lengthened to a multiple of this, or of more, to suit matrix products."""
 MOST_PADDING = 128
-
-
-def kind_of(path: Path) -> Kind:
-    """What lies at a path; raises UserError for what is none of the three."""
-    if path.suffix == ".onnx" and path.is_file():
-        return "onnx"
-    if path.is_dir():
-        if (path / CONFIG).is_file() and any((path / name).is_file() for name in WEIGHT_FILES):
-            return "huggingface"
-        if (path / "variables" / f"variables{INDEX_SUFFIX}").is_file():
-            return "tensorflow"
-        if any(path.glob(f"*{INDEX_SUFFIX}")):
-            return "tensorflow"
-        if (path / ONNX).is_file():
-            return "onnx"
-        if (path / CONFIG).is_file():
-            raise UserError(
-                f"{path} has a {CONFIG} and no weights; expected {', '.join(WEIGHT_FILES)}"
-            )
-        raise UserError(
-            f"{path} holds no checkpoint; give a Hugging Face directory ({CONFIG} and weights) or "
-            f"the directory of a TensorFlow checkpoint (an {INDEX_SUFFIX} file)"
-        )
-    if not path.exists() and not path.parent.is_dir():
-        raise UserError(f"there is no {path}; give the directory of a checkpoint")
-    find_index(path)
-    return "tensorflow"
 
 
 def load_source(

@@ -29,7 +29,7 @@ from bertkit.formats.assembly import (
     named_tensors,
     own_weights,
 )
-from bertkit.formats.bundle import Bundle, find_index, write_bundle
+from bertkit.formats.bundle import Bundle, write_bundle
 from bertkit.formats.configuration import (
     ACTIVATION_NAMES,
     config_values,
@@ -37,6 +37,7 @@ from bertkit.formats.configuration import (
     write_config,
 )
 from bertkit.formats.heads import GOOGLE_HEAD_NAMES, stored_head
+from bertkit.formats.kinds import find_index
 
 CONFIG = "bert_config.json"
 PREFIX = "bert_model.ckpt"
@@ -118,7 +119,7 @@ def load_tensorflow(
 
     Args:
         path: a directory, a saved model or its `variables/`, or a checkpoint in a directory, with
-            or without `.index` (see `bertkit.formats.bundle.find_index`). `bert_config.json` is
+            or without `.index` (see `bertkit.formats.kinds.find_index`). `bert_config.json` is
             beside the index, or beside `variables/`.
         head: the family wanted (a name in `MODELS`); by default pre-training, classification or
             question answering where the file has their variables, or the bare encoder. A head

@@ -15,48 +15,14 @@ import torch
 from torch import Tensor
 
 from bertkit.errors import UserError
-from bertkit.files import read_json
 from bertkit.formats.assembly import StoredTensor
+from bertkit.formats.kinds import WEIGHTS, weight_file, weight_parts
 from bertkit.formats.safetensors import open_safetensors
 
-WEIGHTS = "model.safetensors"
-PICKLED = "pytorch_model.bin"
-WEIGHT_FILES = (WEIGHTS, f"{WEIGHTS}.index.json", PICKLED, f"{PICKLED}.index.json")
-"""The files that a directory's weights may be in, the first that is there."""
 _OLD_NAMES = {".gamma": ".weight", ".beta": ".bias"}
 _BIAS, _DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
 _POSITION_IDS = "bert.embeddings.position_ids"
 """A buffer of old files that counts 0, 1, 2, ..."""
-
-
-def weight_file(directory: Path) -> Path:
-    """The file that a directory's weights are in, or the index of its shards.
-
-    Raises UserError for a directory without weights.
-    """
-    for name in WEIGHT_FILES:
-        if (directory / name).is_file():
-            return directory / name
-    raise UserError(f"no weights in {directory}; expected {WEIGHTS}, its index, or {PICKLED}")
-
-
-def weight_parts(file: Path) -> list[Path]:
-    """The files that hold the tensors: the file itself, or the shards that an index names.
-
-    Raises UserError for an index that is broken, or names a file that is not there or elsewhere.
-    """
-    if not file.name.endswith(".index.json"):
-        return [file]
-    names = read_json(file).get("weight_map")
-    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
-        raise UserError(f"{file} is not an index of weights: no weight_map; copy it again")
-    shards = sorted(set(names.values()))
-    for name in shards:
-        if Path(name).name != name or not name.isprintable():
-            raise UserError(f"{file} names {name!r}, a file outside its directory; copy it again")
-        if not (file.parent / name).is_file():
-            raise UserError(f"{file} names {name}, which is not there; copy the missing file")
-    return [file.parent / name for name in shards]
 
 
 def open_weights(directory: Path) -> tuple[Path, dict[str, StoredTensor]]:

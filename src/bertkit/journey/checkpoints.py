@@ -26,7 +26,8 @@ def checkpoint_facts(path: Path, verify: bool) -> tuple[str, dict[str, Any], lis
     Raises:
         UserError: it is damaged, or its tokenizer is another model's.
     """
-    from bertkit.formats.source import kind_of, load_source
+    from bertkit.formats.kinds import kind_of
+    from bertkit.formats.source import load_source
     from bertkit.journey.origin import origin_of
 
     if kind_of(path) == "onnx":

@@ -27,20 +27,14 @@ from bertkit.formats.assembly import LoadedCheckpoint
 from bertkit.formats.configuration import config_values, write_config
 from bertkit.formats.heads import model_outputs
 from bertkit.formats.hub import checkpoint_path
-from bertkit.formats.huggingface import CONFIG, load_checkpoint, save_checkpoint
+from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
+from bertkit.formats.kinds import CONFIG, KINDS, ONNX, Kind, kind_of
 from bertkit.formats.sentence import (
     SentenceModules,
     read_sentence_modules,
     write_sentence_modules,
 )
-from bertkit.formats.source import (
-    KINDS,
-    ONNX,
-    Kind,
-    kind_of,
-    load_source,
-    probe,
-)
+from bertkit.formats.source import load_source, probe
 from bertkit.formats.tensorflow import load_tensorflow, save_tensorflow
 from bertkit.journey.config import ConvertConfig
 from bertkit.progress import say

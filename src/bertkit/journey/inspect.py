@@ -1,10 +1,9 @@
 """`bertkit inspect`: what a folder or file is, what is in it, and whether it is whole.
 
 A model size (base, 2x256x4) gives the table of its parameters with the arithmetic; a corpus its
-counts, and any document of it in words; a vocabulary its entries; a run how far it came; a
-search its grid; a
-checkpoint its sizes, head and labels. What is damaged ends with the error of the room that reads
-it, so a script can rely on the exit code.
+counts, and any document of it in words; a vocabulary its entries; a run how far it came; a search
+its grid; a checkpoint its sizes, head and labels. What is damaged ends with the error of the room
+that reads it, so a script can rely on the exit code.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import Any
 
 from bertkit.errors import UserError
 from bertkit.files import read_json
+from bertkit.formats.kinds import WEIGHTS, is_checkpoint
 from bertkit.journey.checkpoints import (
     casing_facts,
     checkpoint_facts,
@@ -70,7 +70,6 @@ def inspect(config: InspectConfig) -> InspectResult:
         UserError: it is nothing that bertkit knows, or it is damaged.
     """
     from bertkit.formats.hub import checkpoint_path
-    from bertkit.journey.origin import is_checkpoint
 
     sized = config.path in SIZES or re.fullmatch(r"\d+x\d+x\d+", config.path)
     path = Path(config.path) if sized else checkpoint_path(config.path)
@@ -232,7 +231,7 @@ def _run(config: InspectConfig, path: Path) -> InspectResult:
     last = {kind: _last(records, kind) for kind in ("train", "dev")}
     planned = _planned_steps(path)
     done = last["train"]["step"] if last["train"] else 0
-    finished = (path / "model.safetensors").is_file()
+    finished = (path / WEIGHTS).is_file()
     facts: dict[str, Any] = {
         "command": command,
         "finished": finished,

@@ -6,11 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.files import read_json, sha256
-from bertkit.formats.bundle import INDEX_SUFFIX, Bundle, find_index
-from bertkit.formats.huggingface import CONFIG
+from bertkit.formats.bundle import Bundle
+from bertkit.formats.kinds import (
+    CONFIG,
+    KINDS,
+    ONNX,
+    find_index,
+    kind_of,
+    weight_file,
+    weight_parts,
+)
 from bertkit.formats.sentence import MODULES, read_sentence_modules
-from bertkit.formats.source import KINDS, kind_of
-from bertkit.formats.weights import weight_file, weight_parts
 from bertkit.journey.checkpoints import Line
 
 
@@ -72,20 +78,9 @@ def _sentence(path: Path, facts: dict[str, Any]) -> list[Line]:
     return [(f"sentences ({MODULES})", text)]
 
 
-def is_checkpoint(path: Path) -> bool:
-    """Whether a path is a checkpoint of any kind, whole or not."""
-    if path.is_file():
-        return path.suffix in (".onnx", INDEX_SUFFIX)
-    if any(path.glob(f"*{INDEX_SUFFIX}")):
-        return True
-    inside = (CONFIG, "bert_config.json", "checkpoint", "model.onnx", "variables")
-    return any((path / name).exists() for name in inside)
-
-
 def onnx_facts(path: Path) -> tuple[dict[str, Any], list[Line], Any]:
     """The same of an ONNX graph, and the graph itself, opened."""
     from bertkit.formats.onnx import OnnxModel
-    from bertkit.formats.source import ONNX
 
     graph = OnnxModel(path if path.is_file() else path / ONNX)
     session = graph.session

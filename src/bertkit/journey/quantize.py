@@ -11,8 +11,9 @@ import numpy as np
 from torch import nn
 
 from bertkit.errors import UserError
+from bertkit.formats.kinds import ONNX
 from bertkit.formats.onnx import OnnxModel, quantize
-from bertkit.formats.source import ONNX, probe
+from bertkit.formats.source import probe
 from bertkit.inference.inputs import read_inputs
 from bertkit.journey.config import ConvertConfig
 from bertkit.model.batch import FlatBatch

@@ -30,7 +30,7 @@ from bertkit.errors import UserError
 from bertkit.files import write_json, writing, writing_into
 from bertkit.formats.hub import checkpoint_path
 from bertkit.formats.huggingface import save_checkpoint
-from bertkit.formats.weights import weight_file, weight_parts
+from bertkit.formats.kinds import weight_file, weight_parts
 from bertkit.progress import say
 from bertkit.report.card import write_card
 from bertkit.report.finetuning import CONFIGURATION, write_finetuning_report

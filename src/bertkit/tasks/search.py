@@ -30,7 +30,7 @@ from bertkit import config as configurations
 from bertkit.errors import UserError
 from bertkit.files import write_json, writing, writing_into
 from bertkit.formats.hub import checkpoint_path
-from bertkit.formats.weights import weight_file, weight_parts
+from bertkit.formats.kinds import WEIGHTS, weight_file, weight_parts
 from bertkit.progress import Progress
 from bertkit.report.card import CARD, write_card
 from bertkit.report.finetuning import REPORT, write_finetuning_report
@@ -56,8 +56,6 @@ from bertkit.tasks.start import load_model
 from bertkit.tasks.tables import metrics_line
 from bertkit.tasks.task import Task
 from bertkit.training.claim import claim
-
-WEIGHTS = "model.safetensors"
 
 NOT_PUBLISHED = frozenset({"log.jsonl", "inputs.json", CARD, REPORT})
 """Files of a run that are not about the tuned model, or call it by the run's name."""
