@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -77,6 +78,25 @@ def test_a_worker_ends_with_its_caller_amid_an_item() -> None:
     while any(Path("/proc", worker).exists() for worker in workers):
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+def test_a_stop_waits_for_the_workers_and_a_second_one_does_not(tmp_path: Path) -> None:
+    work = (
+        "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        f"open(os.path.join({str(tmp_path)!r}, str(os.getpid())), 'w').close(); time.sleep(60)"
+    )
+    script = (
+        f"from bertkit.workers import parallel_map; list(parallel_map(exec, [{work!r}] * 2, 2))"
+    )
+    caller = subprocess.Popen([sys.executable, "-c", script])
+    while len(list(tmp_path.iterdir())) < 2:
+        assert caller.poll() is None
+        time.sleep(0.01)
+    caller.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        caller.wait(1.0)
+    caller.send_signal(signal.SIGINT)
+    assert caller.wait(20.0) != 0
 
 
 def test_there_is_a_processor() -> None:

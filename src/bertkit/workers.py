@@ -22,7 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from bertkit.errors import UserError
+from bertkit.errors import Interrupted, UserError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -47,7 +47,7 @@ def parallel_map(
     """`work(item)` for each item, in order, by `workers` processes.
 
     One worker is this process itself. At most two items for each worker are in memory. Close the
-    generator to end the workers early.
+    generator to end the workers early: they get SIGTERM, and what they do about it is waited for.
 
     Args:
         work: something that can be pickled: a function of an importable module, a `partial` of
@@ -87,9 +87,15 @@ def parallel_map(
         while pending:
             yield pending.popleft().result()
     finally:
-        for worker in started:
-            worker.end()  # a thread that waits for it goes on
-        threads.shutdown(cancel_futures=True)
+        for future in pending:
+            future.cancel()
+        try:
+            for worker in started:
+                worker.process.terminate()  # a training saves its state before it ends
+            threads.shutdown()
+        finally:  # a second Ctrl-C does not wait for that
+            for worker in started:
+                worker.end()
 
 
 def processors() -> int:
@@ -175,5 +181,5 @@ def serve() -> int:
                 result = _Failure(traceback.format_exc(), is_mistake=False)
             pickle.dump(result, sink, protocol=pickle.HIGHEST_PROTOCOL)
             sink.flush()
-    except (EOFError, BrokenPipeError, KeyboardInterrupt):
+    except (EOFError, BrokenPipeError, KeyboardInterrupt, Interrupted):
         return 0

@@ -254,12 +254,17 @@ def test_an_interrupted_search_goes_on_within_the_run(
     assert all(ours[name].equal(theirs[name]) for name in ours)
 
 
-def test_ctrl_c_stops_the_workers_too(config: SearchConfig) -> None:
+def test_after_ctrl_c_the_workers_write_restart_points_and_end(config: SearchConfig) -> None:
     process, long = endless_search(config)
+    while not long.stat().st_size:  # its training has begun
+        assert process.poll() is None
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGINT, told
-    assert "the finished ones are saved; run the same command again" in told
+    assert "restart points of the others are saved; run the same command again" in told
+    assert "Traceback" not in told
+    assert list(long.parent.glob("checkpoints/step-*"))
     assert 1 <= len(records(Path(config.output))) <= 2
     size = long.stat().st_size
     time.sleep(0.5)

@@ -5,7 +5,8 @@
 
 They run one after another in this process, in several processes, or on a Ray cluster whose
 machines share the folder, the data and the checkpoint by the same paths. A run that was stopped
-goes on from its newest restart point (`checkpoint_steps`), or from its beginning without one.
+goes on from its newest restart point. On this machine each running one writes it after Ctrl-C or
+SIGTERM; after a crash, and on a cluster, it is that of `checkpoint_steps`, or none.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from bertkit.workers import parallel_map, processors
 Engine = Literal["processes", "ray"]
 
 STOPPED = (
-    "stopped between fine-tunings, the finished ones are saved; run the same command again to go on"
+    "stopped; fine-tunings that had ended and restart points of the others are saved; run the same "
+    "command again to go on"
 )
 
 
