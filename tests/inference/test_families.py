@@ -174,6 +174,10 @@ def test_lists_of_words_are_tagged_as_they_are(models, tmp_path):
         ("cola", "dev.tsv", "gj04\t1\t\ta man\ngj04\t0\t*\tman a\n", [("a man", None)]),
         ("rte", "test.tsv", "index\tsentence1\tsentence2\n0\ta man\ta dog\n",
          [("a man", "a dog")]),
+        ("mrpc", "msr_paraphrase_test.txt",
+         "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\ta man\ta dog\n",
+         [("a man", "a dog")]),
+        ("lcqmc", "test.txt", "我\t是\t1\n", [("我", "是")]),
         ("tnews", "test.json", '{"id": 0, "sentence": "我"}\n', [("我", None)]),
         ("cola", "own.csv", "text,other\na man,x\n", [("a man", None)]),
     ],
@@ -187,6 +191,30 @@ def test_a_known_data_sets_own_files_are_answered(
     (tmp_path / name).write_text(content, encoding="utf-8")
     lines = answers(run, tmp_path / name, sequence_length=32)
     assert [(line["text"], line.get("pair")) for line in lines[:1]] == texts
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "content", "words"),
+    [
+        ("conll-2003", "eng.testb", "-DOCSTART- -X- O O\n\nman NN I-NP I-LOC\n\nhe PRP I-NP O\n",
+         [["man"], ["he"]]),
+        ("msra", "test.txt", "我 O\n是 B-LOC\n\n人 O\n", [["我", "是"], ["人"]]),
+        ("pos", "x-ud-test.conllu", "1\tman\t_\tNOUN\t_\t_\t0\t_\t_\t_\n\n", [["man"]]),
+        ("pos", "test.txt", "man/NOUN went/VERB\n", [["man", "went"]]),
+        ("tagging", "mine.bio", "man B-LOC\nwent O\n", [["man", "went"]]),
+        ("tagging", "test.txt", "man went\nto the city\nhe\n", None),
+        ("tagging", "mine.txt", "man went\n", None),
+    ],
+)  # fmt: skip
+def test_words_with_tags_are_read_as_such(task, name, content, words, tmp_path, tiny_tokenizer):
+    run = save_tiny(tmp_path / "run", tiny_tokenizer, "tagging", ["O", "B-LOC", "I-LOC"])
+    configurations.save(FinetuneConfig("x", output="y", task=task), run / "finetune.yaml")
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    lines = answers(run, tmp_path / name, sequence_length=32)
+    if words is None:
+        assert [line["text"] for line in lines] == content.splitlines()
+    else:
+        assert [line["words"] for line in lines] == words
 
 
 def test_a_test_file_needs_no_labels_though_it_is_named_itself(tmp_path, tiny_tokenizer):

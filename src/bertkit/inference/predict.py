@@ -17,8 +17,11 @@ from bertkit.inference.questions import read_questions
 from bertkit.progress import Progress, say
 from bertkit.tasks.data import columns_of
 from bertkit.tasks.outputs import check_answers_apart
+from bertkit.tasks.own_data import is_columns
 from bertkit.tasks.records import has_records, read_records
+from bertkit.tasks.rows import read_lines
 from bertkit.tasks.task import Columns
+from bertkit.tasks.word_readers import TAGGED, has_pairs
 
 
 @dataclass
@@ -111,7 +114,8 @@ def read_examples(model: LoadedModel, config: PredictConfig) -> Iterator[Any]:
             raise UserError(f"{model.path} answers questions with choices; give them as a file")
         yield from model.task.read(Path(config.input), columns)
         return
-    if has_columns and text is None and _lacks_text(config.input):
+    lacks_text = _lacks_text(config.input) if has_columns else _is_tasks_own(model, config.input)
+    if text is None and lacks_text:
         yield from model.task.read(Path(config.input), columns)
         return
     if pair is None and (model.task.pairs or (tuned is not None and tuned.pair)):
@@ -123,6 +127,25 @@ def read_examples(model: LoadedModel, config: PredictConfig) -> Iterator[Any]:
     words = model.task.head == "tagging" and model.task.from_input is None
     for one in read_inputs(config.input, text, pair, words=words):
         yield model.example(one, config.words)
+
+
+def _is_tasks_own(model: LoadedModel, source: str) -> bool:
+    """Whether a file whose ending tells of no columns has those of the model's task.
+
+    Such are files of words with tags, and those in the layout and under the names of the data set
+    that the model was tuned on.
+    """
+    task, path = model.task, Path(source)
+    if source == STANDARD:
+        return False
+    if path.suffix.lower() in TAGGED:
+        return task.head == "tagging"
+    patterns = [pattern for names in task.files.values() for pattern in names]
+    if task.from_input is not None or not any(path.match(pattern) for pattern in patterns):
+        return False
+    if task.head == "tagging":
+        return is_columns(path) or has_pairs(path)
+    return "\t" in next((line for _, line in read_lines(path)), "")
 
 
 def _lacks_text(source: str) -> bool:

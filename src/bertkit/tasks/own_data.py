@@ -113,7 +113,7 @@ def infer(path: Path, config: FinetuneConfig) -> Found:
     """
     suffix = path.suffix.lower()
     given = (config.text, config.pair, config.label)
-    if suffix in TAGGED or (suffix == ".txt" and _is_columns(path)):
+    if suffix in TAGGED or (suffix == ".txt" and is_columns(path)):
         return Found("tagging", "words with their tags", *given)
     if suffix == ".json" and _is_squad(path):
         return _answering("SQuAD's JSON", given)
@@ -235,7 +235,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _is_columns(path: Path) -> bool:
+def is_columns(path: Path) -> bool:
     """Whether the first lines of a file are words with tags."""
     lines = [line for _, line in zip(range(50), read_lines(path), strict=False)]
     counts = {len(line.split()) for _, line in lines if line.strip()}

@@ -162,7 +162,7 @@ def read_pos(path: Path, columns: Columns) -> list[WordsExample]:
     """Reads words with their parts of speech: CoNLL-U (the universal ones), pairs, or columns."""
     if is_hub(path) or path.suffix.lower() in LIST_SUFFIXES:
         return read_lists(path, columns)
-    if path.suffix.lower() != ".conllu" and not _has_pairs(path):
+    if path.suffix.lower() != ".conllu" and not has_pairs(path):
         return read_columns(path, columns)
     rows = _conllu(path) if path.suffix.lower() == ".conllu" else read_pairs(path)
     examples = [
@@ -181,7 +181,7 @@ def read_segmented(path: Path, columns: Columns) -> list[list[str]]:
     """
     if path.suffix.lower() == ".conllu":
         sentences = [words for words, _ in _conllu(path)]
-    elif _has_pairs(path):
+    elif has_pairs(path):
         sentences = [words for words, _ in read_pairs(path)]
     elif _has_bmes(path):
         sentences = [
@@ -259,7 +259,8 @@ def _first_lines(path: Path, count: int = 5) -> list[list[str]]:
     return lines
 
 
-def _has_pairs(path: Path) -> bool:
+def has_pairs(path: Path) -> bool:
+    """Whether the first lines of a file are word/tag pairs."""
     lines = _first_lines(path)
     return bool(lines) and all("/" in pair[1:-1] for fields in lines for pair in fields)
 
