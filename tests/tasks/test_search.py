@@ -10,13 +10,15 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bertkit.errors import UserError
+from bertkit.errors import Interrupted, UserError
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.journey.config import InspectConfig
 from bertkit.journey.inspect import inspect
+from bertkit.tasks import finetune as finetuning
 from bertkit.tasks import runs as module
 from bertkit.tasks.config import EvaluateConfig, SearchConfig
 from bertkit.tasks.evaluate import evaluate
@@ -210,14 +212,14 @@ def test_without_a_dev_file_all_runs_share_one_split(config: SearchConfig) -> No
 def test_a_run_that_diverges_is_counted_and_the_search_goes_on(
     config: SearchConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = module.finetune
+    real = module.finetune_to_the_end
 
     def diverging(one):
         if one.learning_rate == 1e-7:
             raise UserError("stopped") from NotFiniteError("the loss is no longer finite at step 3")
         return real(one)
 
-    monkeypatch.setattr(module, "finetune", diverging)
+    monkeypatch.setattr(module, "finetune_to_the_end", diverging)
     result = search(replace(config, epochs=[1]))
     assert result.points[0].failed == 1
     assert result.points[0].mean is None
@@ -252,6 +254,34 @@ def test_an_interrupted_search_goes_on_within_the_run(
     assert [run["score"] for run in result.runs] == [run["score"] for run in whole.runs]
     ours, theirs = (load_checkpoint(o).model.state_dict() for o in (config.output, whole.output))
     assert all(ours[name].equal(theirs[name]) for name in ours)
+
+
+@pytest.mark.parametrize("moment", ["_write", "evaluate_model"])
+def test_a_signal_at_a_runs_end_stops_the_search(
+    config: SearchConfig, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Amid the writing of the first run, which is kept; amid its evaluation, which is redone."""
+    original = getattr(finetuning, moment)
+    calls = 0
+
+    def signalled(*arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(finetuning, moment, signalled)
+    config = replace(config, learning_rate=[3e-3], seeds=2, grid_seeds=2)
+    with pytest.raises(Interrupted) as stopped:
+        search(config)
+    assert stopped.value.signal == signal.SIGINT
+    before = records(Path(config.output))
+    assert len(before) == (1 if moment == "_write" else 0)
+    result = search(config)
+    assert len(result.runs) == 4
+    after = records(Path(config.output))
+    assert {name: after[name] for name in before} == before
 
 
 def test_after_ctrl_c_the_workers_write_restart_points_and_end(config: SearchConfig) -> None:

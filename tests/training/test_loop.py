@@ -122,6 +122,54 @@ def test_an_interrupted_run_continues_bit_for_bit(
     assert told[-1]["tokens"] == read_log(tmp_path / "whole")[-1]["tokens"]
 
 
+@pytest.mark.parametrize("checkpoint_steps", [0, 4])
+@pytest.mark.parametrize("keep_best", [False, True])
+def test_a_signal_at_the_end_leaves_only_the_evaluation_to_do(
+    tmp_path: Path, checkpoint_steps: int, keep_best: bool
+) -> None:
+    """In the last step, amid the evaluation after it, and amid that of a run that went on."""
+    how = options(workers=0, checkpoint_steps=checkpoint_steps, keep_best=keep_best)
+    calls = []
+
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        calls.append(model)
+        if len(calls) < 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return {"loss": 1.5}
+
+    run = tmp_path / "cut"
+    model = small_model()
+    with pytest.raises(Interrupted, match=r"after step 30 of 30, all of it saved"):
+        train(model, Classify(), StopAt(29, signal.SIGINT), how, run, evaluate)
+    assert not calls
+    first, second = small_model(seed=99), small_model(seed=98)
+    for attempt in (first, second):
+        with pytest.raises(Interrupted, match="after step 30 of 30") as stopped:
+            train(attempt, Classify(), RandomBatches(), how, run, evaluate)
+        assert stopped.value.signal == signal.SIGTERM
+    assert best_loss(run) is None
+    last = small_model(seed=97)
+    result = train(last, Classify(), RandomBatches(), how, run, evaluate)
+    assert (result.resumed_from, result.dev, len(calls)) == (30, {"loss": 1.5}, 3)
+    assert best_loss(run) == (1.5 if keep_best else None)
+    assert [record["loss"] for record in read_log(run) if record["kind"] == "dev"] == [1.5]
+    assert same(weights(model), weights(last))
+
+
+def test_a_signal_amid_the_last_evaluation_saves_the_steps(tmp_path: Path) -> None:
+    def stopped(model: nn.Module) -> dict[str, float]:
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("it went on")
+
+    model = small_model()
+    with pytest.raises(Interrupted, match="after step 30 of 30"):
+        train(model, Classify(), RandomBatches(), options(), tmp_path, stopped)
+    again = small_model(seed=99)
+    how = options()
+    assert train(again, Classify(), RandomBatches(), how, tmp_path).resumed_from == 30
+    assert same(weights(model), weights(again))
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "adam-paper", "lamb"])
 def test_every_optimizer_continues_bit_for_bit(tmp_path: Path, optimizer: str) -> None:
     how = options(workers=0, checkpoint_steps=4, optimizer=optimizer)

@@ -26,7 +26,7 @@ from typing import Any
 
 from torch import nn
 
-from bertkit.errors import UserError
+from bertkit.errors import Interrupted, UserError
 from bertkit.files import write_json, writing, writing_into
 from bertkit.formats.hub import checkpoint_path
 from bertkit.formats.huggingface import save_checkpoint
@@ -56,6 +56,7 @@ from bertkit.tasks.task import FeatureSet, Task, TaskOptions
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.claim import claim, taking_back
 from bertkit.training.compilation import compiles
+from bertkit.training.interrupt import InterruptGuard
 from bertkit.training.loop import train
 from bertkit.training.processes import alone, refuse_others
 
@@ -157,6 +158,18 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
             `config.output` holds another run.
         Interrupted: after Ctrl-C or SIGTERM; the same call continues.
     """
+    result, signal = finetune_to_the_end(config)
+    if signal is not None:
+        raise Interrupted(f"stopped; the run in {result.output} is finished", signal)
+    return result
+
+
+def finetune_to_the_end(config: FinetuneConfig) -> tuple[FinetuneResult, int | None]:
+    """The same, for callers that have more to write of a run that has ended before they stop.
+
+    Returns:
+        The result, and the signal that came when nothing but scores and files was left to do.
+    """
     refuse_others("finetune")
     check(config)
     config = resolve(config)
@@ -191,26 +204,27 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         processes=processes,
         stop=best.is_over if best is not None else None,
     )
-    best_step = scorer.finish(model)
-    summary = FinetuneResult(
-        output=str(run),
-        task=task.name,
-        examples=len(data.train),
-        dev_examples=len(data.dev),
-        truncated=made.truncated,
-        steps=result.steps,
-        best_step=best_step,
-        seconds=round(result.seconds, 3),
-        metrics=scorer.metrics(model),
-        table=scorer.newest.scores.table,
-        head=head,
-    )
-    _write(run, summary, model, scorer)
-    if best is not None:
-        best.remove()
-    write_finetuning_report(run)
-    write_card(run)
-    return summary
+    with InterruptGuard() as guard:
+        best_step = scorer.finish(model)
+        summary = FinetuneResult(
+            output=str(run),
+            task=task.name,
+            examples=len(data.train),
+            dev_examples=len(data.dev),
+            truncated=made.truncated,
+            steps=result.steps,
+            best_step=best_step,
+            seconds=round(result.seconds, 3),
+            metrics=scorer.metrics(model),
+            table=scorer.newest.scores.table,
+            head=head,
+        )
+        _write(run, summary, model, scorer)
+        if best is not None:
+            best.remove()
+        write_finetuning_report(run)
+        write_card(run)
+    return summary, guard.received
 
 
 def _features(

@@ -25,11 +25,11 @@ from typing import Literal
 import torch
 
 from bertkit.cluster import ray_map
-from bertkit.errors import UserError
+from bertkit.errors import Interrupted, UserError
 from bertkit.files import write_json, writing
 from bertkit.interrupts import interrupting
 from bertkit.tasks.config import FinetuneConfig
-from bertkit.tasks.finetune import finetune
+from bertkit.tasks.finetune import finetune_to_the_end
 from bertkit.training.update import NotFiniteError
 from bertkit.workers import parallel_map, processors
 
@@ -126,15 +126,17 @@ def _fine_tune(threads: int | None, folder: str, config: FinetuneConfig) -> str 
     before = torch.get_num_threads()
     torch.set_num_threads(threads or before)
     try:
-        result = finetune(replace(config, quiet=True))
+        result, stop = finetune_to_the_end(replace(config, quiet=True))
         metrics = {name: value for name, value in result.metrics.items() if math.isfinite(value)}
         ended = Ended(config.output, metrics, result.steps, result.seconds)
     except UserError as error:
         if not isinstance(error.__cause__, NotFiniteError):
             return str(error)
-        ended = Ended(config.output, {}, problem=str(error.__cause__))
+        ended, stop = Ended(config.output, {}, problem=str(error.__cause__)), None
     finally:
         torch.set_num_threads(before)
     with writing(_record(config.output)) as partial_file:
         write_json(partial_file, asdict(ended))
+    if stop is not None:
+        raise Interrupted(STOPPED, stop)
     return None

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during a training: finish the step, save, leave."""
+"""Ctrl-C and SIGTERM during long work: finish what is begun, save, leave."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import multiprocessing
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 
 SAME_SIGNAL = 1.0
@@ -25,6 +27,7 @@ class InterruptGuard:
     def __init__(self) -> None:
         self.received: int | None = None
         self._at = 0.0
+        self._waits = True
         self._previous: dict[int, object] = {}
 
     def __enter__(self) -> InterruptGuard:
@@ -43,8 +46,21 @@ class InterruptGuard:
         for number, handler in self._previous.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 
+    @contextmanager
+    def obeying(self) -> Iterator[None]:
+        """While it is open the first signal raises KeyboardInterrupt; so does one noted before."""
+        self._waits = False
+        try:
+            if self.received is not None:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._waits = True
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.received is None:
             self.received, self._at = number, time.monotonic()
+            if not self._waits:
+                raise KeyboardInterrupt
         elif time.monotonic() - self._at > SAME_SIGNAL:
             raise KeyboardInterrupt

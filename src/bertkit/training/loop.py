@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from signal import SIGINT
 from typing import Any
 
 import torch
@@ -195,8 +196,8 @@ class _Training:
                 self.pace.saved()  # what came before belongs to no step
             while self.done < self.options.steps:
                 self._step(guard, progress)
-            if nothing_left and self.evaluate is not None:
-                self.dev = self._evaluation(self.evaluate)
+            if nothing_left and not self._evaluate_last(guard):
+                raise self._interrupted(guard.received)
 
     def close(self) -> None:
         self.stream.close()
@@ -232,7 +233,7 @@ class _Training:
                 self.processes.leads and pace is not None and pace.due(done),
             ]
         )
-        stopping = bool(received) and not last
+        stopping = bool(received)
         regular = options.checkpoint_steps and (done % options.checkpoint_steps == 0 or last)
         saving = bool(stopping or regular or due)
         # A restart point closes a window of the log, so that none is lost or told twice.
@@ -241,8 +242,11 @@ class _Training:
         if done == 1:
             self._tell_of_the_first(values)
         progress.advance(1, self.meter.detail())
-        if last or (options.evaluate_steps and done % options.evaluate_steps == 0):
-            self._evaluate(last)
+        if not last and options.evaluate_steps and done % options.evaluate_steps == 0:
+            self._evaluate()
+        elif last and not stopping:  # a stopped run is evaluated when it goes on
+            stopping = not self._evaluate_last(guard)
+            saving = saving or stopping
         if pace is not None and saving and not (stopping or last):
             self._look_again(pace, progress)
         if saving or last:
@@ -252,11 +256,7 @@ class _Training:
         if pace is not None:
             pace.saved()
         if stopping:
-            raise Interrupted(
-                f"stopped after step {done} of {self.options.steps}, all of it saved in "
-                f"{self.run}; run the same command again to go on",
-                int(received),
-            )
+            raise self._interrupted(int(received) or guard.received)
 
     def _updated(self) -> dict[str, tuple[float, float]]:
         """Updates the weights once; returns the sums and counts of the losses."""
@@ -272,25 +272,44 @@ class _Training:
             self.pace.stepped(step)
         return values
 
-    def _evaluate(self, last: bool) -> None:
+    def _evaluate(self) -> None:
         """Evaluates, ends the run where the steps so far are enough, keeps the best weights."""
         if self.evaluate is None:
             return
-        self.dev = self._evaluation(self.evaluate)
+        with self.meter.paused(), _evaluating(self.model):
+            self.dev = self.evaluate(self.model)
+        self._write("dev", seconds=round(self.meter.seconds(), 2), **self.dev)
         if self.pace is not None:
             self.pace.evaluated()
-        if not last and self.stop():
+        if self.done < self.options.steps and self.stop():
             self._end_here()
         best = math.inf if self.best is None else self.best
         if self.options.keep_best and self.dev["loss"] < best:
             self.best = self.dev["loss"]
             self._save(BEST)
 
-    def _evaluation(self, evaluate: Evaluate) -> dict[str, float]:
-        with self.meter.paused(), _evaluating(self.model):
-            values = evaluate(self.model)
-        self._write("dev", seconds=round(self.meter.seconds(), 2), **values)
-        return values
+    def _evaluate_last(self, guard: InterruptGuard) -> bool:
+        """Evaluates after the last step; returns whether that came to its end.
+
+        It may be long, and needs nothing but the weights: a signal ends it at once, and the run
+        begins it anew when it goes on. Many processes must not leave each other alone in it.
+        """
+        if self.processes.count > 1:
+            self._evaluate()
+            return True
+        try:
+            with guard.obeying():
+                self._evaluate()
+        except KeyboardInterrupt:
+            return False
+        return True
+
+    def _interrupted(self, signal: int | None) -> Interrupted:
+        return Interrupted(
+            f"stopped after step {self.done} of {self.options.steps}, all of it saved in "
+            f"{self.run}; run the same command again to go on",
+            signal or SIGINT,
+        )
 
     def _end_here(self) -> None:
         self.options = replace(self.options, steps=self.done)
