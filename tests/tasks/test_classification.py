@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import pytest
 
-from bertkit.tasks.classification import CLASSIFICATION, label_names
+from bertkit.tasks.classification import CLASSIFICATION, counts, label_names
 from bertkit.tasks.readers import TextExample
 from bertkit.tasks.task import TaskOptions
 
@@ -27,3 +29,11 @@ def test_sequences_are_those_of_encode(tiny_tokenizer, text, pair, length):
 def test_labels_that_are_numbers_come_in_their_own_order():
     examples = [TextExample("", None, label) for label in ("10", "2", "no", "1", "2")]
     assert label_names(examples) == ["1", "2", "10", "no"]
+
+
+def test_a_label_that_reads_as_no_finite_number_is_a_word():
+    """float("nan") has no place in an order, so that of a set's elements would show."""
+    for order in permutations(("nan", "1", "2", "inf", "no")):
+        examples = [TextExample("", None, label) for label in order]
+        assert label_names(examples) == ["1", "2", "inf", "nan", "no"]
+        assert list(counts(examples)) == ["1", "2", "inf", "nan", "no"]

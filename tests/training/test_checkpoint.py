@@ -49,6 +49,21 @@ def test_a_restart_point_brings_everything_back(tmp_path: Path, trained) -> None
         assert restored[name].equal(value), name
 
 
+def test_a_restart_point_with_its_labels_in_another_order_is_refused(
+    tmp_path: Path, trained
+) -> None:
+    save(tmp_path, 7, trained)
+    point = newest_restart_point(tmp_path)
+    assert point is not None
+    model = small_model(seed=5)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    model.labels.reverse()
+    optimizer = make_optimizer(model, TrainOptions(steps=1, learning_rate=1e-3))
+    with pytest.raises(UserError, match="in this order; start a run in another --output"):
+        restore(point, model, optimizer)
+    assert all(model.state_dict()[name].equal(value) for name, value in before.items())
+
+
 def test_a_damaged_newest_point_falls_back_to_the_one_before(
     tmp_path: Path,
     trained,

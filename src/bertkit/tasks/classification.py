@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bertkit.tasks.labelling import LabelObjective, collate, probabilities
 from bertkit.tasks.metrics import class_scores
-from bertkit.tasks.readers import TextExample, own_files, read_table
+from bertkit.tasks.readers import TextExample, as_number, own_files, read_table
 from bertkit.tasks.task import Scores, Task, one_by_one
 from bertkit.tasks.texts import asked_line, rounded, text_features, texts
 from bertkit.tasks.windows import merge_softmax
@@ -88,10 +88,8 @@ def blind(examples: Sequence[TextExample], labels: Sequence[str]) -> list[list[C
 
 
 def _by_number_then_name(label: str) -> tuple[int, float, str]:
-    try:
-        return 0, float(label), label
-    except ValueError:
-        return 1, 0.0, label
+    number = as_number(label)  # none for "nan", which has no place among numbers
+    return (1, 0.0, label) if number is None else (0, number, label)
 
 
 CLASSIFICATION = Task(

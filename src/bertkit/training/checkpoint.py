@@ -25,7 +25,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from bertkit.errors import UserError
+from bertkit.errors import UserError, listed
 from bertkit.files import disk_errors, sha256, writing
 from bertkit.formats.huggingface import load_checkpoint, save_checkpoint
 from bertkit.progress import say
@@ -188,12 +188,22 @@ def restore(
     """Puts the weights and the optimizer's state of a restart point into place.
 
     The first process reads them and sends them to the others.
+
+    Raises:
+        UserError: its labels are others than the model's, or in another order.
     """
     processes = processes or alone()
     tensors: dict[str, Tensor] = {}
 
     def read() -> dict[str, tuple[torch.Size, torch.dtype]]:
-        model.load_state_dict(load_checkpoint(point.path).model.state_dict())
+        saved: Any = load_checkpoint(point.path).model
+        there, here = (list(getattr(one, "labels", [])) for one in (saved, model))
+        if there != here:
+            raise UserError(
+                f"the restart point {point.path} has the labels {listed(there)} and not "
+                f"{listed(here)}, in this order; start a run in another --output"
+            )
+        model.load_state_dict(saved.state_dict())
         tensors.update(load_file(point.path / _OPTIMIZER))
         return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
 
