@@ -165,6 +165,9 @@ def test_lists_of_words_are_tagged_as_they_are(models, tmp_path):
     ]
     with pytest.raises(UserError, match="no text but a list"):
         answers(models["classification"], path)
+    path.write_text('{"text": ["a man", null]}\n')
+    with pytest.raises(UserError, match=r"line 1: word 2 is null"):
+        answers(models["tagging"], path)
 
 
 @pytest.mark.parametrize(

@@ -206,6 +206,24 @@ def test_an_answer_never_replaces_its_input_or_its_model(tmp_path, tiny_tokenize
         predict(PredictConfig(str(run), str(source), again, quiet=True))
 
 
+def test_an_output_that_is_a_folder_is_told_before_the_input_is_read(classifier, tmp_path):
+    source = tmp_path / "in.csv"
+    source.write_text("neither\n1\n")
+    run, out = str(classifier), str(tmp_path)
+    evaluation = EvaluateConfig(run, str(source), "cola", quiet=True)
+    calls = {
+        "output": lambda: predict(PredictConfig(run, str(source), out, quiet=True)),
+        " output": lambda: evaluate(replace(evaluation, output=out)),
+        "report": lambda: evaluate(replace(evaluation, report=out)),
+    }
+    for option, call in calls.items():
+        message = f"is a folder; name a file in it with --{option.strip()}"
+        with pytest.raises(UserError, match=message):
+            call()
+    with pytest.raises(UserError, match="is a file; name a folder with --submission"):
+        evaluate(replace(evaluation, submission=str(source)))
+
+
 def test_every_line_of_a_text_file_gets_an_answer(classifier, tmp_path):
     source = tmp_path / "in.txt"
     source.write_bytes("\ufeffa man\r\n\n我\u2028x\nlast".encode())

@@ -152,6 +152,35 @@ def test_choices_are_read_in_their_makers_layout(task, split, name, content, exp
     assert (len(example.choices), example.answer) == expected[2:]
 
 
+def test_choices_that_are_no_texts_are_taken_or_told(tmp_path):
+    row = {"question": "q", "choices": ["a man", 3], "answerKey": "B"}
+    [example] = read("commonsenseqa", "dev", tmp_path, "dev.jsonl", json.dumps(row))
+    assert (example.choices, example.answer) == (["a man", "3"], 1)
+    for choices, told in [(3, "no choices"), ({"text": "ab"}, "holds no list"), ([], "no choices")]:
+        with pytest.raises(UserError, match=f"line 1: .*{told}"):
+            text = json.dumps(row | {"choices": choices})
+            read("commonsenseqa", "dev", tmp_path, "dev.jsonl", text)
+    asked = {"question": "谁?", "choice": [1, 2], "answer": 2}
+    [example] = read("c3", "dev", tmp_path, "m-dev.json", json.dumps([[["文"], [asked], "d-1"]]))
+    assert example.choices == ["1", "2"]
+    text = json.dumps([[["文"], [asked | {"choice": "我你"}], "d-1"]])
+    with pytest.raises(UserError, match="item 1: column 'choice' holds no list"):
+        read("c3", "dev", tmp_path, "m-dev.json", text)
+
+
+@pytest.mark.parametrize(
+    ("task", "row", "told"),
+    [
+        ("tagging", {"tokens": ["a", None], "tags": ["O", "O"]}, "word 2 is null"),
+        ("tagging", {"tokens": ["a", "b"], "tags": [None, "O"]}, "tag 1 is null"),
+        ("multiple-choice", {"text": "t", "choices": ["x", None], "label": 0}, "choice 2 of 2"),
+    ],
+)
+def test_null_in_a_list_is_no_text(task, row, told, tmp_path):
+    with pytest.raises(UserError, match=f"line 1: {told}"):
+        read(task, "train", tmp_path, "train.jsonl", json.dumps(row))
+
+
 def test_c3_is_read_from_both_its_files(tmp_path):
     questions = [{"question": "谁?", "choice": ["我", "你"], "answer": "你"}] * 2
     (tmp_path / "d-dev.json").write_text(json.dumps([[["对话"], questions, "d-1"]]))

@@ -101,6 +101,8 @@ def _from_records(
     for one in records:
         listed = as_list(one.get(text)) if words else None
         if listed is not None:
+            if None in listed:
+                raise UserError(f"{one.where}: word {listed.index(None) + 1} is null; leave it out")
             yield [plain_text(word) for word in listed]
             continue
         first = text_value(one, (text,), option)

@@ -26,7 +26,7 @@ from typing import Any
 from bertkit.errors import UserError
 from bertkit.tasks.readers import Mistakes, as_list, some, value_of
 from bertkit.tasks.records import is_hub, load_json, read_records
-from bertkit.tasks.rows import Record, plain_text
+from bertkit.tasks.rows import Record, plain_text, record
 from bertkit.tasks.task import Columns
 
 LISTS = ("choices", "endings", "options", "choice")
@@ -92,17 +92,20 @@ def read_commonsenseqa(path: Path, columns: Columns) -> list[ChoiceExample]:
         choices: Any = row.get("choices")
         if isinstance(question, dict):
             choices, question = question.get("choices"), question.get("stem", "")
-        if isinstance(choices, list):
+        if isinstance(choices, list) and all(isinstance(one, dict) for one in choices):
             choices = {
                 "label": [one.get("label") for one in choices],
                 "text": [one.get("text") for one in choices],
             }
-        if not isinstance(choices, dict) or not choices.get("text"):
+        elif isinstance(choices, list):
+            choices = {"text": choices}
+        said = _list(record(choices, row.where), "text") if isinstance(choices, dict) else []
+        if not said:
             raise UserError(f"{row.where}: no choices; give CommonsenseQA's own file")
         key = row.get("answerKey") or None
-        letters = list(choices.get("label", ()))
+        letters = as_list(choices.get("label")) or []
         answer = letters.index(key) if key in letters else key
-        return str(question), "", [str(one) for one in choices["text"]], answer, row.get("id", "")
+        return plain_text(question), "", said, answer, row.get("id", "")
 
     return _examples(path, columns, ((row, parts(row)) for row in read_records(path)))
 
@@ -125,15 +128,14 @@ def read_c3(path: Path, columns: Columns) -> list[ChoiceExample]:
     for one in paths:
         items = load_json(one)
         for number, item in enumerate(items if isinstance(items, list) else [], start=1):
-            where = Record()
-            where.where = f"{one}, item {number}"
+            where = record({}, f"{one}, item {number}")
             try:
                 lines, questions, name = item
                 for index, asked in enumerate(questions):
                     parts: Parts = (
                         "\n".join(lines),
-                        asked["question"],
-                        list(asked["choice"]),
+                        plain_text(asked["question"]),
+                        _list(record(asked, where.where), "choice"),
                         asked.get("answer"),
                         f"{name}-{index}" if len(questions) > 1 else str(name),
                     )
@@ -213,7 +215,7 @@ def _list(row: Record, name: str) -> list[str]:
             f"{row.where}: column '{name}' holds no list; write a JSON list, or name a column "
             "for each choice with --choices"
         )
-    return [plain_text(one) for one in choices]
+    return ["" if one is None else plain_text(one) for one in choices]
 
 
 def _examples(

@@ -96,6 +96,8 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     check_head(checkpoint.missing, directory)
     if config.submission and task.submission is None:
         raise UserError(f"{task.name} has no form for submissions; leave --submission out")
+    if config.submission and Path(config.submission).is_file():
+        raise UserError(f"{config.submission} is a file; name a folder with --submission")
     path, columns = _source(config, task, tuned)
     for option, output in _outputs(config, task):
         check_answers_apart(output, directory, str(path), option)

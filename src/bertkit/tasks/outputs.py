@@ -16,7 +16,7 @@ OF_A_RUN = frozenset({"log.jsonl", "predictions.jsonl", "report.html"})
 def check_answers_apart(
     output: str | None, checkpoint: Path, source: str, option: str = "--output"
 ) -> None:
-    """Refuses an output that would replace its input, or a file of the model that answers.
+    """Refuses an output that is a folder, or would replace its input or a file of its model.
 
     Args:
         output: a file, or None for standard output.
@@ -29,8 +29,10 @@ def check_answers_apart(
     """
     if output is None:
         return
-    check_output_apart(output, [source], option)
     path = Path(output)
+    if path.is_dir():  # told now, and not when all is answered
+        raise UserError(f"{output} is a folder; name a file in it with {option}")
+    check_output_apart(output, [source], option)
     inside = path.is_file() and path.resolve().parent == checkpoint.resolve()
     if inside and (path.suffix.lower() not in ANSWERS or path.name in OF_A_RUN):
         raise UserError(

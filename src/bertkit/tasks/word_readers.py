@@ -149,6 +149,10 @@ def read_lists(path: Path, columns: Columns) -> list[WordsExample]:
             mistakes.add(row.where, "the words and the tags must be lists")
         elif len(words) != len(tags) and not (columns.unlabeled and not tags):
             mistakes.add(row.where, f"{len(words)} words, but {len(tags)} tags")
+        elif None in words:
+            mistakes.add(row.where, f"word {words.index(None) + 1} is null")
+        elif None in tags:
+            mistakes.add(row.where, f"tag {tags.index(None) + 1} is null")
         elif words:
             sentences.append(([plain_text(w) for w in words], [plain_text(t) for t in tags], None))
             places.append(row.where)
