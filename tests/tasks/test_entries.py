@@ -160,7 +160,7 @@ def test_choices_that_are_no_texts_are_taken_or_told(tmp_path):
         with pytest.raises(UserError, match=f"line 1: .*{told}"):
             text = json.dumps(row | {"choices": choices})
             read("commonsenseqa", "dev", tmp_path, "dev.jsonl", text)
-    asked = {"question": "谁?", "choice": [1, 2], "answer": 2}
+    asked = {"question": "谁?", "choice": [1, 2], "answer": "2"}
     [example] = read("c3", "dev", tmp_path, "m-dev.json", json.dumps([[["文"], [asked], "d-1"]]))
     assert example.choices == ["1", "2"]
     text = json.dumps([[["文"], [asked | {"choice": "我你"}], "d-1"]])

@@ -123,3 +123,14 @@ def test_what_can_be_no_tag_is_outside_and_counted():
 def test_small_letters_are_read_as_large_ones():
     tags, broken = iob2_of_sentences([["b-per", "i-per", "o"], ["o", "b-loc"]])
     assert (tags, broken) == ([["B-per", "I-per", "O"], ["O", "B-loc"]], [])
+
+
+@pytest.mark.parametrize("single", ["S", "U", "W"])
+def test_a_file_of_one_word_entities_alone_has_a_scheme_too(single):
+    tags, broken = iob2_of_sentences([[f"{single}-PER", "O", f"{single}-LOC"]])
+    assert (tags, broken) == ([["B-PER", "O", "B-LOC"]], [])
+
+
+@pytest.mark.parametrize("tags", [["U-x", "NN"], ["W-x", "Z-x"]])
+def test_names_that_only_look_like_prefixes_are_names(tags):
+    assert iob2_of_sentences([tags]) == ([tags], [])

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from bertkit.tasks.metrics import OUTSIDE, split_tag, to_iob2
 
+_PREFIXES = "BIESMLUW"
 _SAME_AS = {"M": "I", "L": "E", "U": "S", "W": "S"}
 """Prefixes of BMES, BILOU and BMEWO and what they are in IOBES."""
 
@@ -34,7 +35,8 @@ def iob2_of_sentences(
     sentences, impossible = _possible(_raised(sentences))
     used = {tag[:2] for tags in sentences for tag in set(tags) if tag[1:2] == "-"}
     prefixes = {one[0] for one in used}
-    if "B" in prefixes and prefixes & set(_SAME_AS):
+    single = prefixes & {"U", "W"} and prefixes <= set(_PREFIXES) and _all_prefixed(sentences)
+    if ("B" in prefixes or single) and prefixes & set(_SAME_AS):
         sentences = [[_as_iobes(tag) for tag in tags] for tags in sentences]
         prefixes = {_SAME_AS.get(one, one) for one in prefixes}
     broken: list[Broken] = []
@@ -69,7 +71,7 @@ def _possible(
     used = {tag for tags in sentences for tag in tags}
     if not any(tag.startswith(("B-", "I-")) for tag in used):
         return sentences, []
-    wrong = {t for t in used if t[1:2] == "-" and (t[0] not in "BIESMLUW" or not t[2:].strip())}
+    wrong = {t for t in used if t[1:2] == "-" and (t[0] not in _PREFIXES or not t[2:].strip())}
     found = [
         (number, word, f"'{tag}' is no tag and is read as O")
         for number, tags in enumerate(sentences)
@@ -78,6 +80,11 @@ def _possible(
     ]
     kept = [[OUTSIDE if tag in wrong else tag for tag in tags] for tags in sentences]
     return (kept if wrong else sentences), found
+
+
+def _all_prefixed(sentences: Sequence[Sequence[str]]) -> bool:
+    """Whether each tag is "O" or has a prefix: in a file of one-word entities no B- tells."""
+    return all(tag == OUTSIDE or tag[1:2] == "-" for tags in sentences for tag in tags)
 
 
 def _as_iobes(tag: str) -> str:
