@@ -165,8 +165,15 @@ def test_a_finished_run_is_not_done_again_and_a_larger_search_adds_to_it(
 
 def test_a_smaller_search_makes_its_model_again_where_it_was_dropped(config: SearchConfig) -> None:
     search(config)
+    name = "runs/batch16-rate1e-07-epochs1-seed0"
+    record = Path(config.output, f"{name}.json")
+    before = json.loads(record.read_text())
+    record.write_text(json.dumps(before | {"metrics": {"accuracy": 0.125}}))  # another machine's
     small = search(replace(config, learning_rate=[1e-7], epochs=[1]))
-    assert small.best_run == "runs/batch16-rate1e-07-epochs1-seed0"
+    assert small.best_run == name
+    assert small.metrics == before["metrics"]  # of the weights that are there
+    assert [run["score"] for run in small.runs] == [before["metrics"]["accuracy"]]
+    assert json.loads(record.read_text())["metrics"] == before["metrics"]
     saved = load_checkpoint(config.output).model.state_dict()
     kept = load_checkpoint(Path(config.output, small.best_run)).model.state_dict()
     assert all(saved[name].equal(kept[name]) for name in saved)

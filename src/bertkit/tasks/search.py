@@ -56,6 +56,7 @@ from bertkit.tasks.start import load_model
 from bertkit.tasks.tables import metrics_line
 from bertkit.tasks.task import Task
 from bertkit.training.claim import claim
+from bertkit.workers import processors
 
 NOT_PUBLISHED = frozenset({"log.jsonl", "inputs.json", CARD, REPORT})
 """Files of a run that are not about the tuned model, or call it by the run's name."""
@@ -148,8 +149,8 @@ def search(config: SearchConfig) -> SearchResult:
                 "search again with lower --learning-rate"
             )
         if not Path(kept.ended.output, WEIGHTS).is_file():  # a smaller search chose another
-            forget(kept.ended.output)
-            fine_tune_all([config_of(config, kept.point, kept.seed)])
+            again = _again(config, kept, task.main, chance)
+            tried[tried.index(kept)] = kept = again
     tried.sort(key=lambda one: points.index(one.point))
     result = SearchResult(
         output=str(out),
@@ -167,6 +168,23 @@ def search(config: SearchConfig) -> SearchResult:
     with writing(out / "results.json") as partial:
         write_json(partial, asdict(result))
     return result
+
+
+def _again(config: SearchConfig, lost: Attempt, metric: str, chance: float) -> Attempt:
+    """Trains a run once more, whose weights a smaller search had dropped, on as many threads."""
+    threads = None
+    if config.engine == "ray":
+        threads = 1
+    elif config.workers is not None and config.workers > 1:
+        threads = max(processors() // config.workers, 1)
+    forget(lost.ended.output)
+    [ended] = fine_tune_all([config_of(config, lost.point, lost.seed)], threads=threads)
+    if not Path(ended.output, WEIGHTS).is_file():
+        raise UserError(
+            f"{ended.output} was the best run and has failed now ({ended.problem}): this machine "
+            "computes otherwise than before; search again with lower --learning-rate"
+        )
+    return attempt(lost.point, lost.seed, ended, metric, chance)
 
 
 def _begin(config: SearchConfig, point: Point) -> tuple[SearchConfig, Task, float]:
