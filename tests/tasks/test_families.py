@@ -368,7 +368,7 @@ def test_features_that_are_made_when_asked_for_train_as_those_made_before(tiny_t
             assert torch.equal(one.targets["labels"], other.targets["labels"])
 
 
-def test_probabilities_of_an_unlabeled_file_come_without_scores(checkpoint, tmp_path):
+def test_probabilities_of_an_unlabeled_file_come_without_scores(checkpoint, tmp_path, capsys):
     rows = "sentence\tlabel\n" + "\n".join(
         f"{text}\t{int(label == 'glad')}" for text, label in sentiment_rows(80)
     )
@@ -392,6 +392,15 @@ def test_probabilities_of_an_unlabeled_file_come_without_scores(checkpoint, tmp_
     assert (tmp_path / "glue" / "SST-2.tsv").read_text() == "index\tprediction\n3\t1\n7\t0\n"
     with pytest.raises(UserError, match="no column 'label'"):
         evaluate(EvaluateConfig(str(run), str(tmp_path / "test.tsv"), quiet=True))
+    (tmp_path / "some.tsv").write_text("sentence\tlabel\ngood dog\t1\ngood man\t\nold house\t1\n")
+    result = evaluate(
+        EvaluateConfig(
+            str(run), str(tmp_path / "some.tsv"), submission=str(tmp_path / "some"), quiet=True
+        )
+    )
+    assert (result.examples, result.metrics["accuracy"]) == (3, 0.5)  # of the two with a label
+    assert len((tmp_path / "some" / "SST-2.tsv").read_text().splitlines()) == 4
+    assert "2 of 3 examples have a label" in capsys.readouterr().err
     named_as_submitted = tmp_path / "SST-2.tsv"
     named_as_submitted.write_text("index\tsentence\n3\tgood dog\n")
     with pytest.raises(UserError, match=r"is the input too.* with --submission"):

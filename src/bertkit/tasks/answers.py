@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -87,22 +88,17 @@ def evaluate_model(
     quiet: bool = True,
     calibrate: bool = False,
 ) -> Evaluation:
-    """Scores a model in memory on labelled examples; of examples without any label there are
-    predictions and no scores.
+    """Scores a model in memory on labelled examples; the others are answered all the same.
 
     Args:
         calibrate: choose on these examples what the task chooses on dev, and set it in the model.
 
     Raises:
-        UserError: labels that the model does not have, some examples without labels, or what
-            `answer` raises.
+        UserError: labels that the model does not have, or what `answer` raises.
     """
-    labelled = sum(map(task.is_labelled, examples))
-    if 0 < labelled < len(examples):
-        raise UserError(
-            f"{len(examples) - labelled:,} of {len(examples):,} examples have no label; "
-            "give all of them one, or none"
-        )
+    labelled = list(map(task.is_labelled, examples))
+    if 0 < sum(labelled) < len(examples):
+        say(f"{sum(labelled):,} of {len(examples):,} examples have a label: scores are of these")
     known: list[str] = model.labels  # type: ignore[assignment]
     unknown = task.unknown(examples, known)
     if unknown:
@@ -111,9 +107,12 @@ def evaluate_model(
             f"{listed(known)}); tune a model on data with these labels, or rename them"
         )
     answers = answer(model, task, examples, tokenizer, options, batch_tokens, quiet)
-    if calibrate and labelled and task.calibrate is not None:
+    if calibrate and any(labelled) and task.calibrate is not None:
         answers.predictions = task.calibrate(model, examples, answers.predictions)
-    scores = task.metric(examples, answers.predictions) if labelled else Scores({}, [])
+    scores = Scores({}, [])
+    if any(labelled):
+        predictions = list(compress(answers.predictions, labelled))
+        scores = task.metric(list(compress(examples, labelled)), predictions)
     return Evaluation(scores, answers)
 
 
