@@ -102,3 +102,18 @@ def test_gutenbergs_header_and_licence_go() -> None:
 def test_a_cut_book_loses_only_its_header() -> None:
     body, _ = without_gutenberg(BOOK.split("{end}")[0])
     assert body.strip().startswith("CHAPTER I") and body.strip().endswith("and went.")
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*",
+        "*END THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*  ",
+        "*** START OF THE PROJECT GUTENBERG EBOOK A BOOK\nOF MANY WORDS ***",
+        "*** START OF THE PROJECT GUTENBERG EBOOK A BOOK",  # nothing closes it
+    ],
+)
+def test_a_header_ends_where_its_last_line_does(start: str) -> None:
+    chapters = "Call me so.\n\n***\n\n" + "It was a long book.\n" * 10_000
+    book = f"The Project Gutenberg Etext of A Book\n\nTitle: A Book\n\n{start}\n\n{chapters}"
+    assert without_gutenberg(book) == (f"\n\n{chapters}", "A Book")

@@ -29,10 +29,12 @@ _CJK = re.compile("[\u2e80-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\
 _SENTENCE_END = re.compile(r"[.!?。！？…][\"'”’»」』)）]*$")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 
-# "*** START OF THE PROJECT GUTENBERG EBOOK EMMA ***", and before 2006 "*END*THE SMALL PRINT!..."
+# "*** START OF THE PROJECT GUTENBERG EBOOK EMMA ***", where a long title makes it several lines but
+# no blank one, and before 2006 "*END*THE SMALL PRINT!..."
 _START = re.compile(
-    r"^[ \t]*(?:\*{3}[ \t]*START OF (?:THE|THIS) PROJECT GUTENBERG E(?:BOOK|TEXT).*?\*{3}"
-    r"|\*END[ \t]?\*?[ \t]?THE SMALL PRINT!.*)[ \t]*$",
+    r"^[ \t]*(?:\*{3}[ \t]*START OF (?:THE|THIS) PROJECT GUTENBERG E(?:BOOK|TEXT)"
+    r"(?:(?:(?!\n[ \t]*\n).){0,500}?\*{3}|[^\n]*)"
+    r"|\*END[ \t]?\*?[ \t]?THE SMALL PRINT![^\n]*)[ \t]*$",
     re.IGNORECASE | re.MULTILINE | re.DOTALL,
 )
 _END = re.compile(
