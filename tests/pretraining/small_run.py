@@ -35,9 +35,9 @@ def write_text(path: Path, documents: int, words: Sequence[str] = WORDS) -> None
     path.write_text("\n".join(lines), encoding="utf-8")
 
 
-def small_corpus(folder: Path, tokenizer: Tokenizer) -> Path:
+def small_corpus(folder: Path, tokenizer: Tokenizer, documents: int = 120) -> Path:
     """A corpus in `folder`, and its vocabulary and text beside it."""
-    write_text(folder / "text.txt", 120)
+    write_text(folder / "text.txt", documents)
     (folder / "vocab").mkdir()
     tokenizer.save(folder / "vocab")
     return make_corpus(folder / "corpus", folder / "text.txt", folder / "vocab")

@@ -14,7 +14,7 @@ import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -22,8 +22,9 @@ from safetensors.torch import load_file
 
 from bertkit.corpus.config import PrepareConfig
 from bertkit.corpus.prepare import prepare
-from bertkit.errors import UserError
+from bertkit.errors import Interrupted, UserError
 from bertkit.formats.huggingface import load_checkpoint
+from bertkit.pretraining import run as module
 from bertkit.pretraining.config import PretrainConfig
 from bertkit.pretraining.dryrun import DryRun
 from bertkit.pretraining.run import pretrain
@@ -170,6 +171,89 @@ def test_changed_options_are_taken_when_allowed_and_noted(corpus: Path, tmp_path
     assert pretrain(other).resumed_from == 40  # it is the run's own configuration now
     with pytest.raises(UserError, match=r"\(optimizer was adamw, is lamb\); give the same options"):
         pretrain(replace(other, optimizer="lamb", seed=5, allow_changes=True))
+
+
+def test_a_run_goes_on_with_another_seed(corpus: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    config = configuration(corpus, run, steps=20)
+    pretrain(config)
+    asked = (run / "sentences.json").read_bytes()
+    result = pretrain(replace(config, steps=40, seed=5, allow_changes=True))
+    assert (result.resumed_from, result.steps) == (20, 40)
+    assert (run / "sentences.json").read_bytes() == asked
+    assert "Held-out sentences" in (run / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"sequence_length": 600},
+            r"another model \(.*position.* is \[512, 32\] there and \[600",
+        ),
+        ({"objective": "mlm"}, r"of another model \(.* missing here\)"),
+        ({"steps": 10}, "is at step 20, which is after its end at 10"),
+        ({"corpus": "another"}, "is not the corpus that the run"),
+    ],
+)
+def test_a_change_that_cannot_be_leaves_the_runs_configuration(
+    corpus: Path, tmp_path: Path, tiny_tokenizer: Tokenizer, changes: dict, message: str
+) -> None:
+    run = tmp_path / "run"
+    config = configuration(corpus, run, steps=20)
+    pretrain(config)
+    before = {name: (run / name).read_bytes() for name in ("pretrain.yaml", "run.json")}
+    if "corpus" in changes:
+        (tmp_path / "another").mkdir()
+        other = small_corpus(tmp_path / "another", tiny_tokenizer, documents=60)
+        changes = {"corpus": str(other), "batch_size": 6}
+    with pytest.raises(UserError, match=message):
+        pretrain(replace(config, **changes, allow_changes=True))
+    assert {name: (run / name).read_bytes() for name in before} == before
+    assert pretrain(config).resumed_from == 20
+
+
+def test_a_change_is_written_down_when_all_of_it_stands(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stop between the facts and the configuration: the same command takes it up again."""
+    config = configuration(corpus, tmp_path / "run", steps=20)
+    pretrain(config)
+    other = replace(config, steps=40, allow_changes=True)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("bertkit.pretraining.run.configurations.save", stop)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain(other)
+    assert pretrain(other).steps == 40
+
+
+def test_a_signal_while_the_result_is_written_loses_nothing(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = module.save_checkpoint
+
+    def signalled(*arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        original(*arguments)
+
+    monkeypatch.setattr(module, "save_checkpoint", signalled)
+    run = tmp_path / "run"
+    with pytest.raises(Interrupted, match="is finished") as stopped:
+        pretrain(configuration(corpus, run, steps=4, checkpoint_steps=0))
+    assert stopped.value.signal == signal.SIGTERM
+    assert load_checkpoint(run).missing == []
+
+
+def test_other_software_is_told_the_models_positions(corpus: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    pretrain(configuration(corpus, run, steps=2, checkpoint_steps=2, max_positions=64))
+    for folder in (run, run / FOLDER / "step-00000002"):
+        told = json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"]
+        assert told == load_checkpoint(folder).model.config.max_positions == 64
 
 
 def test_a_change_of_phases_continues_where_the_run_was(corpus: Path, tmp_path: Path) -> None:

@@ -63,6 +63,10 @@ def test_a_run_without_whole_sentences_shows_none(tmp_path: Path, content: str |
         (tmp_path / "sentences.json").write_text(content, encoding="utf-8")
     assert read_sentences(tmp_path) == []
     assert sentence_cards([], moments(RECORDS)) == [] == sentence_lines([], moments(RECORDS))
+    others = [CHINESE, ENGLISH]  # another number of places: not what was asked
+    assert (
+        sentence_cards(others, moments(RECORDS)) == [] == sentence_lines(others, moments(RECORDS))
+    )
 
 
 def test_sentences_are_read_as_they_were_written(tmp_path: Path) -> None:

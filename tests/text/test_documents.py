@@ -217,9 +217,17 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
     assert peak < 400_000
 
 
-@pytest.mark.parametrize("ending", [".jsonl.gz", ".jsonl.zst", ".NDJSON.GZ"])
+PACKS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard.ZstdCompressor().compress,
+}
+
+
+@pytest.mark.parametrize("ending", [*(f".jsonl{one}" for one in PACKS), ".NDJSON.GZ"])
 def test_packed_jsonl_is_read_as_jsonl(ending: str, tmp_path: Path) -> None:
-    pack = gzip.compress if ending.lower().endswith("gz") else zstandard.ZstdCompressor().compress
+    pack = PACKS[Path(ending.lower()).suffix]
     line = json.dumps({"id": "x", "text": "中文 😀"}, ensure_ascii=False).encode() + b"\n"
     path = write(tmp_path / "in" / f"a{ending}", pack(line) + pack(line * 2))  # two streams
     expected = [("x", "中文 😀")] * 3
@@ -236,9 +244,28 @@ def test_a_packed_text_is_read_unpacked(pack: Callable[[bytes], bytes], tmp_path
         list(read_documents(path))
 
 
-@pytest.mark.parametrize("ending", [".jsonl.gz", ".jsonl.zst"])
+def test_a_zstandard_file_may_begin_with_a_frame_to_skip(tmp_path: Path) -> None:
+    line = PACKS[".zst"](b'{"id": "x", "text": "a"}\n')
+    skipped = bytes.fromhex("5a2a4d18 02000000 ffff")
+    path = write(tmp_path / "a.jsonl.zst", skipped + line + skipped + line)
+    assert pairs(read_documents(path)) == [("x", "a")] * 2
+
+
+@pytest.mark.parametrize("order", [("x.txt", "z.txt"), ("z.txt", "x.txt")])
+def test_of_links_to_one_file_the_first_name_counts(
+    order: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "in" / "x.txt", "one")
+    (tmp_path / "in" / "z.txt").symlink_to("x.txt")
+    walked = [(str(tmp_path / "in"), [], list(order))]  # file systems list in any order
+    monkeypatch.setattr("bertkit.text.documents.os.walk", lambda *_, **__: iter(walked))
+    found = pairs(read_documents(tmp_path / "in", documents="file"))
+    assert found == [("x.txt", "one")]
+
+
+@pytest.mark.parametrize("ending", [f".jsonl{one}" for one in PACKS])
 def test_damaged_packed_jsonl_is_one_clear_line(ending: str, tmp_path: Path) -> None:
-    pack = gzip.compress if ending.endswith("gz") else zstandard.ZstdCompressor().compress
+    pack = PACKS[Path(ending).suffix]
     data = pack(b"".join(b'{"text": "line %d"}\n' % n for n in range(5000)))
     path = write(tmp_path / f"a{ending}", data[:-50])
     with pytest.raises(UserError, match="ends too early"):

@@ -88,6 +88,7 @@ def texts(tmp_path: Path) -> Path:
 
 def test_an_extension_changes_no_old_id_and_shortens_new_text(texts: Path, tmp_path: Path) -> None:
     old = old_tokenizer(3)
+    old.special_tokens = True
     (tmp_path / "old").mkdir()
     old.save(tmp_path / "old")
     config = VocabConfig(
@@ -100,7 +101,7 @@ def test_an_extension_changes_no_old_id_and_shortens_new_text(texts: Path, tmp_p
     )
     result = learn_vocabulary(config)
     new = Tokenizer.load(tmp_path / "new")
-    assert new.lower_case
+    assert new.lower_case and new.special_tokens
     for number, entry in enumerate(old.vocabulary):
         assert new.vocabulary[number] == entry or entry.startswith("[unused")
     assert result.extension is not None

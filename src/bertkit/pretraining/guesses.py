@@ -1,8 +1,8 @@
 """Ten held-out sentences with masked tokens, and what the model makes of them as it learns.
 
-The sentences are chosen once, by the seed, from those of a handy length; RUN/sentences.json holds
-them and the log what the model guessed at each restart point. A left-to-right model guesses the
-same tokens from those before them.
+The sentences are chosen once, from those of a handy length, and are the same for every run on a
+corpus; RUN/sentences.json holds them and the log what the model guessed at each restart point. A
+left-to-right model guesses the same tokens from those before them.
 
     {"tokens": ["he", "opened", "the", "door"], "places": [3]}      a sentence
     {"kind": "guesses", "step": 500, "guesses": [[["door", 0.62]], ...]}      a line of the log
@@ -44,12 +44,11 @@ class Guesser:
 
     Args:
         split: where the sentences come from; fewer than ten where it has fewer.
-        seed: chooses sentences and places.
     """
 
-    def __init__(self, split: CorpusSplit, tokenizer: Tokenizer, seed: int) -> None:
+    def __init__(self, split: CorpusSplit, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self.sentences = choose_sentences(split, seed)
+        self.sentences = choose_sentences(split)
 
     def write(self, run: Path) -> None:
         """Writes the sentences for the reports; they stay the same when a run continues."""
@@ -88,9 +87,12 @@ class Guesser:
         return {"guesses": guesses}
 
 
-def choose_sentences(split: CorpusSplit, seed: int) -> list[Sentence]:
-    """Ten sentences of a handy length, drawn by the seed, with their places to guess."""
-    generator = np.random.default_rng(derived_seed("guesses", seed))
+def choose_sentences(split: CorpusSplit) -> list[Sentence]:
+    """Ten sentences of a handy length, drawn at random, with their places to guess.
+
+    Not by the run's seed: a run that goes on with another one is asked what it was asked before.
+    """
+    generator = np.random.default_rng(derived_seed("guesses", 0))
     lengths = np.asarray(split.sentence_lengths)
     handy = np.flatnonzero((lengths >= FEWEST_TOKENS) & (lengths <= MOST_TOKENS))
     chosen = np.sort(generator.permutation(handy)[:SENTENCES])

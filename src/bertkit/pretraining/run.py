@@ -9,19 +9,21 @@ RUN/config.json, model.safetensors, vocab.txt, ...   once the run is done
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import cast
 
 from torch import nn
 
 from bertkit import config as configurations
 from bertkit.corpus.format import Corpus
-from bertkit.errors import UserError
+from bertkit.errors import Interrupted, UserError
 from bertkit.files import writing_into
 from bertkit.formats.huggingface import save_checkpoint
+from bertkit.model.config import ModelConfig
 from bertkit.pretraining.batches import PretrainingSource
 from bertkit.pretraining.config import PretrainConfig
 from bertkit.pretraining.dryrun import DryRun, dry_run
@@ -48,9 +50,11 @@ from bertkit.report.pretraining import CONFIGURATION, write_pretraining_report
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
 from bertkit.training.calibrate import measure
+from bertkit.training.checkpoint import fitting, newest_restart_point
 from bertkit.training.claim import claim, taking_back
 from bertkit.training.compilation import compiles
 from bertkit.training.config import TrainOptions
+from bertkit.training.interrupt import InterruptGuard
 from bertkit.training.loop import Witness, train
 from bertkit.training.processes import Processes, joined
 
@@ -169,6 +173,9 @@ def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | 
         device = processes.device
         return dry_run(config, model, objective, phases, sources, held_out, options, device)
 
+    def save_tokenizer(folder: Path) -> None:
+        tokenizer.save(folder, cast(ModelConfig, model.config).max_positions)
+
     def evaluation(model: nn.Module) -> dict[str, float]:
         return evaluate(model, held_out, objective, processes)
 
@@ -176,6 +183,8 @@ def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | 
         changes = processes.first(
             lambda: claim(run, config, CONFIGURATION, MAY_CHANGE, config.allow_changes, MUST_STAY)
         )
+        if changes:
+            processes.first(lambda: _check_changed(config, model))
         held_out = _planned(config, corpus, tokenizer, sources)
         wanted = evaluation if held_out else None
         steps, pace = fix_facts(
@@ -197,6 +206,8 @@ def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | 
             processes=processes,
             checkpoint=start.checkpoint,
         )
+        if changes and processes.leads:  # now that they stand
+            configurations.save(config, run / CONFIGURATION)
     result = train(
         model,
         objective,
@@ -204,14 +215,17 @@ def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | 
         replace(options, steps=steps, warmup_steps=round(config.warmup * steps)),
         run,
         evaluate=wanted,
-        companions=tokenizer.save,
+        companions=save_tokenizer,
         label="pretrain",
         pace=pace,
         notes=[f"continued with other options: {'; '.join(changes)}"] if changes else [],
         witness=_witness(config, corpus, tokenizer, processes, fresh=start.checkpoint is None),
         processes=processes,
     )
-    processes.first(lambda: _write_result(run, model, tokenizer))
+    with InterruptGuard() as guard:
+        processes.first(lambda: _write_result(run, model, save_tokenizer))
+    if guard.received is not None:
+        raise Interrupted(f"stopped; the run in {run} is finished", guard.received)
     ends = result.plan.phase_ends if result.plan else list(accumulate(phase_steps(phases, steps)))
     return PretrainResult(
         run=str(run),
@@ -225,6 +239,19 @@ def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | 
         resumed_from=result.resumed_from,
         dev=result.dev,
     )
+
+
+def _check_changed(config: PretrainConfig, model: nn.Module) -> None:
+    """Refuses changed options with which the run could not go on from where it is."""
+    point = newest_restart_point(Path(config.output))
+    if point is None:
+        return
+    fitting(point, model)
+    if config.max_minutes is None and point.step > config.steps:
+        raise UserError(
+            f"the run in {config.output} is at step {point.step}, which is after its end at "
+            f"{config.steps}; give more --steps, or another --output"
+        )
 
 
 def _planned(
@@ -250,7 +277,7 @@ def _witness(
     run = Path(config.output)
     guesser = None
     if "dev" in corpus.splits:
-        guesser = Guesser(corpus.splits["dev"], tokenizer, config.seed)
+        guesser = Guesser(corpus.splits["dev"], tokenizer)
         if processes.leads:
             guesser.write(run)
     return Witness(
@@ -260,10 +287,10 @@ def _witness(
     )
 
 
-def _write_result(run: Path, model: nn.Module, tokenizer: Tokenizer) -> None:
+def _write_result(run: Path, model: nn.Module, save_tokenizer: Callable[[Path], None]) -> None:
     with writing_into(run) as partial:
         save_checkpoint(model, partial)
-        tokenizer.save(partial)
+        save_tokenizer(partial)
     write_pretraining_report(run)
 
 

@@ -56,6 +56,7 @@ def sentence_cards(
     sentences: Sequence[Sentence], told: Sequence[tuple[int, Guesses]]
 ) -> list[Html]:
     """A card for each sentence: as it is, then as it was guessed, right guesses in green."""
+    told = [one for one in told if _are_of(one[1], sentences)]
     if not sentences or not told:
         return []
     made = []
@@ -77,6 +78,7 @@ def sentence_lines(
     sentences: Sequence[Sentence], told: Sequence[tuple[int, Guesses]], most: int = 3
 ) -> list[str]:
     """The first few sentences with the newest guesses, each beside the token that was masked."""
+    told = [one for one in told if _are_of(one[1], sentences)]
     if not sentences or not told:
         return []
     _, guesses = told[-1]
@@ -91,6 +93,11 @@ def sentence_lines(
         }
         lines.append("".join(_pieces(sentence, marks)))
     return lines
+
+
+def _are_of(guesses: Guesses, sentences: Sequence[Sentence]) -> bool:
+    """Whether there is a guess for each place of each sentence, and no other."""
+    return list(map(len, guesses)) == [len(sentence.places) for sentence in sentences]
 
 
 def _written(sentence: Sentence, marks: dict[int, Html]) -> Html:

@@ -34,7 +34,7 @@ from bertkit.formats.kinds import weight_file, weight_parts
 from bertkit.progress import say
 from bertkit.report.card import write_card
 from bertkit.report.finetuning import CONFIGURATION, write_finetuning_report
-from bertkit.tasks.answers import Evaluation, evaluate_model
+from bertkit.tasks.answers import Evaluation, evaluate_model, max_positions
 from bertkit.tasks.best import BestOnDev
 from bertkit.tasks.config import FinetuneConfig
 from bertkit.tasks.data import Data, read_data, same_inputs
@@ -199,7 +199,7 @@ def finetune_to_the_end(config: FinetuneConfig) -> tuple[FinetuneResult, int | N
         train_options(config, len(made.features), sum(made.lengths)),
         run,
         evaluate=scorer.evaluate,
-        companions=tokenizer.save,
+        companions=lambda folder: tokenizer.save(folder, max_positions(model)),
         label="finetune",
         processes=processes,
         stop=best.is_over if best is not None else None,
@@ -249,7 +249,7 @@ def _write(run: Path, summary: FinetuneResult, model: nn.Module, scorer: _Scorer
     predictions = zip(data.dev, scorer.newest.answers.predictions, strict=True)
     with writing_into(run) as partial:
         save_checkpoint(model, partial)
-        scorer.tokenizer.save(partial)
+        scorer.tokenizer.save(partial, max_positions(model))
         records = (scorer.task.record(example, found) for example, found in predictions)
         write_jsonl(partial / "predictions.jsonl", records)
         write_json(partial / "metrics.json", asdict(summary))

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import os
 import re
 import zlib
@@ -33,7 +34,7 @@ from bertkit.progress import say
 DOCUMENT_MODES = ("auto", "file", "blank-line", "line")
 TEXT_SUFFIXES = frozenset({".txt", ".text"})
 JSONL_SUFFIXES = frozenset({".jsonl", ".json-lines", ".jsonlines", ".ndjson"})
-PACKED_SUFFIXES = frozenset({".gz", ".zst"})
+PACKED_SUFFIXES = frozenset({".gz", ".bz2", ".xz", ".zst"})
 """A JSONL file may end with one of these besides."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -134,7 +135,7 @@ def _read_all(
                 yield document
         except UnicodeDecodeError:
             raise broken_utf8(source.path, ", or use --errors replace") from None
-        except (OSError, EOFError, zlib.error) as error:
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             if kind := damage(error):
                 raise UserError(f"{source.path} {kind}; make or fetch it again") from error
             reason = error.strerror if isinstance(error, OSError) else error
@@ -163,7 +164,7 @@ def _find_sources(paths: list[Path], quiet: bool) -> list[_Source]:
         if path.is_dir():
             before = len(found)
             inside = list(_walk(path, skipped))
-            for file in inside:
+            for file in sorted(inside):  # of links to one file the first gives its name
                 name = file.relative_to(path).as_posix()
                 found.setdefault(file.resolve(), _Source(file, name, False))
             if not inside and len(found) == before:

@@ -227,7 +227,8 @@ def learn_vocabulary(config: VocabConfig) -> VocabResult:
         vocabularies = [vocabulary, before] if old else [vocabulary]
         fits = coverage(vocabularies, text.measured(limit), limit)
         shutil.rmtree(partial / "counts", ignore_errors=True)
-        Tokenizer(vocabulary, lower_case, limit).save(partial)
+        special_tokens = old.special_tokens if old else False
+        Tokenizer(vocabulary, lower_case, limit, special_tokens).save(partial)
         configuration.save(replace(config, lower_case=lower_case), partial / "vocab.yaml")
     extension = None
     if old is not None:

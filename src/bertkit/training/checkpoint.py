@@ -179,6 +179,32 @@ def newest_restart_point(run: Path) -> RestartPoint | None:
     return None
 
 
+def fitting(point: RestartPoint, model: nn.Module) -> nn.Module:
+    """The model of a restart point, as it was.
+
+    Raises:
+        UserError: it is another than `model`: weights of other names or shapes, other labels, or
+            these in another order.
+    """
+    saved: Any = load_checkpoint(point.path).model
+    shapes = [{n: list(w.shape) for n, w in one.state_dict().items()} for one in (saved, model)]
+    before, now = shapes
+    other = sorted(name for name in before | now if before.get(name) != now.get(name))
+    if other:
+        told = [shape.get(other[0], "missing") for shape in shapes]
+        raise UserError(
+            f"the restart point {point.path} is of another model ({other[0]} is {told[0]} there "
+            f"and {told[1]} here); give the run's own options, or another --output"
+        )
+    labels = [list(getattr(one, "labels", [])) for one in (saved, model)]
+    if labels[0] != labels[1]:
+        raise UserError(
+            f"the restart point {point.path} has the labels {listed(labels[0])} and not "
+            f"{listed(labels[1])}, in this order; start a run in another --output"
+        )
+    return saved  # type: ignore[no-any-return]
+
+
 def restore(
     point: RestartPoint,
     model: nn.Module,
@@ -189,21 +215,13 @@ def restore(
 
     The first process reads them and sends them to the others.
 
-    Raises:
-        UserError: its labels are others than the model's, or in another order.
+    Raises UserError for one of another model, see `fitting`.
     """
     processes = processes or alone()
     tensors: dict[str, Tensor] = {}
 
     def read() -> dict[str, tuple[torch.Size, torch.dtype]]:
-        saved: Any = load_checkpoint(point.path).model
-        there, here = (list(getattr(one, "labels", [])) for one in (saved, model))
-        if there != here:
-            raise UserError(
-                f"the restart point {point.path} has the labels {listed(there)} and not "
-                f"{listed(here)}, in this order; start a run in another --output"
-            )
-        model.load_state_dict(saved.state_dict())
+        model.load_state_dict(fitting(point, model).state_dict())
         tensors.update(load_file(point.path / _OPTIMIZER))
         return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
 

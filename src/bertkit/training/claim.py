@@ -26,7 +26,8 @@ def claim(
         config: the stage's configuration.
         name: its file in the run, such as "finetune.yaml".
         may_change: options that may differ when the run continues.
-        allow_changes: take the others too, and write the new configuration down.
+        allow_changes: take the others too. The caller writes the new configuration down, once
+            nothing else is wrong with it.
         must_stay: options that no run survives a change of, allowed or not.
 
     Returns:
@@ -55,8 +56,6 @@ def claim(
             f"{run} holds a run with other options ({'; '.join(told)}); "
             f"give the same options to continue it, or another --output{hint}"
         )
-    if changes:
-        configurations.save(config, saved)
     return list(changes.values())
 
 
