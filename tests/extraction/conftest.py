@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -40,7 +40,9 @@ def dump(*pages: str) -> str:
 ARTICLES = [page(f"Town {n}", f"Town {n} has {n} people.", n) for n in range(1, 60)]
 
 
-def write_epub(path: Path, pages: dict[str, str], extra: dict[str, str] | None = None) -> Path:
+def write_epub(
+    path: Path, pages: Mapping[str, str | bytes], extra: dict[str, str] | None = None
+) -> Path:
     items = "".join(
         f'<item id="p{n}" href="{name}" media-type="application/xhtml+xml"/>'
         for n, name in enumerate(pages)

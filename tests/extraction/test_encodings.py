@@ -33,6 +33,8 @@ RUSSIAN = "Прошлым летом мы были в городе, где он 
         (CHINESE * 5, "utf-16"),
         (CHINESE * 20, "utf-16-le"),
         (FRENCH, "utf-16-be"),
+        ("Plain English, in wide letters.\n" * 5, "utf-16-le"),
+        ("Plain English, in wide letters.\n" * 5, "utf-16-be"),
         (FRENCH, "utf-32"),
         ("plain\n", "ascii"),
         ("", "utf-8"),
@@ -51,6 +53,17 @@ def test_a_declaration_and_the_user_decide_where_bytes_do_not() -> None:
     # UTF-8 that declares otherwise is UTF-8
     wrong = '<meta charset="iso-8859-1">' + CHINESE
     assert CHINESE in decode(wrong.encode(), None, Mended())
+
+
+@pytest.mark.parametrize("name", ["utf-16", "utf-32"])
+@pytest.mark.parametrize("order", ["le", "be"])
+@pytest.mark.parametrize("text", [CHINESE * 3, FRENCH, "plain\n"])
+def test_the_byte_order_of_a_named_encoding_is_found(name: str, order: str, text: str) -> None:
+    if (name, order) == ("utf-16", "be") and text.startswith(CHINESE):
+        return  # has no zeros: taken for the common order
+    data = text.encode(f"{name}-{order}")
+    assert find_encoding(data, name) == f"{name}-{order}"
+    assert decode(data, name.upper(), Mended()) == text
 
 
 def test_a_few_broken_bytes_are_counted_and_many_are_no_text() -> None:

@@ -48,6 +48,16 @@ def test_an_epub_gives_its_chapters_in_order(tmp_path: Path, run: Run) -> None:
     assert line["text"] == "One\n\nIt was so. Yes.\n\ntail\n\nZwei\n\né 中文"
 
 
+def test_broken_bytes_of_a_book_are_counted(tmp_path: Path, run: Run) -> None:
+    page = b"<html><body><p>" + "这是一本书。".encode() * 20 + b"\xff</p></body></html>"
+    path = write_epub(tmp_path / "x.epub", {"a.xhtml": page})
+    result, (line,) = run(path)
+    assert line["text"].endswith("\ufffd")
+    assert result.mended == {"broken bytes": 1}
+    with pytest.raises(UserError, match=r"x\.epub"):
+        run(path, strict=True)
+
+
 def test_a_broken_book_is_skipped_and_named(tmp_path: Path, run: Run) -> None:
     page = {"a.xhtml": "<html><body><p>Text is.</p></body></html>"}
     good = write_epub(tmp_path / "good.epub", page)
@@ -115,7 +125,18 @@ def test_an_unclosed_quote_is_named(tmp_path: Path, run: Run) -> None:
     (tmp_path / "a.csv").write_text('text\ngood one\n"no end\nmore\n')
     result, lines = run(tmp_path / "a.csv")
     assert [line["text"] for line in lines] == ["good one"]
-    assert "row 2" in result.examples["broken"][0]
+    assert "row 2: a quote opens and nothing closes it" in result.examples["broken"][0]
+    assert result.unread == {"broken": 1}  # no document, but the rest of a file
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_wide_text_without_a_mark_is_read_row_by_row(name: str, tmp_path: Path, run: Run) -> None:
+    rows = '{"text": "Some English."}\n' if name == "a.jsonl" else "Some English.\n"
+    text = ("text\n" if name == "a.csv" else "") + rows * 3
+    (tmp_path / name).write_bytes(text.encode("utf-16-le"))
+    for encoding in (None, "utf-16"):
+        lines = run(tmp_path / name, encoding=encoding)[1]
+        assert [line["text"] for line in lines] == ["Some English."] * 3
 
 
 def write_parquet(path: Path, rows: int = 500) -> Path:

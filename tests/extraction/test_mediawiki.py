@@ -74,6 +74,14 @@ def test_broken_bytes_and_control_characters_do_not_end_a_dump() -> None:
     assert isinstance(second, Raw)
 
 
+def test_characters_that_are_none_do_not_end_a_dump() -> None:
+    found = outcomes(dump(page("A", "a\ufffe is\uffff.", 1), page("B", "b.", 2)).encode())
+    first, second = found
+    assert isinstance(first, Raw) and first.content == "a\ufffd is\ufffd."
+    assert first.mended.characters == 2
+    assert isinstance(second, Raw) and second.content == "b."
+
+
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.99])
 def test_a_dump_cut_in_the_middle_gives_what_came_before(share: float) -> None:
     data = dump(*ARTICLES).encode()

@@ -77,7 +77,7 @@ class Converter:
         """Title and text, clean and in paragraphs."""
         if raw.kind == "epub":
             assert raw.path is not None
-            title, text = epub_to_text(raw.path)
+            title, text = epub_to_text(raw.path, mended)
             text, _ = without_gutenberg(clean(text, mended))
             return title, text.strip("\n")
         content = raw.content

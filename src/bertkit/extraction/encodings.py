@@ -132,6 +132,13 @@ def _by_zeros(data: bytes) -> str | None:
     return best
 
 
+def _order(data: bytes, name: str) -> str:
+    """The byte order of UTF-32 or UTF-16 without a mark: most high bytes are zero."""
+    size = 4 if name == "utf-32" else 2
+    sample = data[: _SAMPLE & ~3]
+    return "be" if sample[::size].count(0) > sample[size - 1 :: size].count(0) else "le"
+
+
 def _detected(data: bytes) -> str | None:
     """What charset-normalizer takes the bytes for, from up to 64 kB of them that are not ASCII."""
     normalizer = need(
@@ -192,14 +199,19 @@ def find_encoding(data: bytes, given: str | None = None) -> str:
     """
     if marked := _marked(data):
         return marked
+    zeros = _by_zeros(data)
     if given:
-        return check_encoding(given)
+        name = check_encoding(given)
+        if name not in ("utf-16", "utf-32"):
+            return name
+        # without a mark these codecs refuse what is read part by part
+        return zeros if zeros and zeros.startswith(name) else f"{name}-{_order(data, name)}"
     if data.startswith(_MAGIC):
         raise BinaryFile("begins like a binary file")
+    if zeros:  # before UTF-8, for ASCII with a zero at each letter is that, too
+        return zeros
     if _is_utf8(data):
         return "utf-8"
-    if zeros := _by_zeros(data):
-        return zeros
     if data.count(0) * 100 > len(data):
         raise BinaryFile("has bytes of zero, as binary files have")
     if declared := _declared(data):

@@ -28,8 +28,10 @@ _LEFT_OUT = frozenset("table script style nav svg math figure audio video head r
 _NOTE = re.compile(r"noteref|footnote|doc-noteref", re.IGNORECASE)
 
 
-def epub_to_text(path: Path) -> tuple[str, str]:
-    """Title and text of a book, paragraphs divided by a blank line.
+def epub_to_text(path: Path, mended: Mended) -> tuple[str, str]:
+    """Title and text of a book, paragraphs divided by a blank line; counts what is mended.
+
+    Its pages are UTF-8 or UTF-16 (EPUB allows no other), or say themselves what they are.
 
     Raises:
         ValueError: it is no whole EPUB, or it is encrypted.
@@ -56,7 +58,7 @@ def epub_to_text(path: Path) -> tuple[str, str]:
                 raise ValueError("is encrypted (DRM), so its text cannot be read")
             if name not in names:
                 raise ValueError(f"is an EPUB whose page {name} is missing")
-            paragraphs += page_paragraphs(_read(book, name))
+            paragraphs += page_paragraphs(_read(book, name), mended)
         title = next((e.text or "" for e in package.iter("{*}title")), "")
         return " ".join(title.split()), "\n\n".join(paragraphs)
 
@@ -106,11 +108,11 @@ def _spine(package: Any) -> list[str]:
     return found
 
 
-def page_paragraphs(data: bytes) -> list[str]:
+def page_paragraphs(data: bytes, mended: Mended) -> list[str]:
     """The paragraphs of an XHTML page, in order."""
     from lxml import etree
 
-    text = decode(data, None, Mended())
+    text = decode(data, None, mended)
     text = re.sub(r"^\s*<\?xml[^>]*\?>", "", text)
     root = etree.fromstring(text, etree.HTMLParser(no_network=True, huge_tree=True))
     if root is None:

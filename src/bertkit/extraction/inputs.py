@@ -145,6 +145,9 @@ def read_input(entry: Input, config: ExtractConfig) -> Iterator[Raw | Dropped]:
         yield from _read(entry, config)
     except BinaryFile as error:
         yield Dropped(entry.name, BINARY, str(error), entry.name, whole=False)
+    except UnicodeError as error:
+        detail = f"cannot be read in its encoding: {error}"
+        yield Dropped(entry.name, BROKEN, detail, entry.name, whole=False)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         reason = damage(error)
         if reason is None:

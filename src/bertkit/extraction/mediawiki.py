@@ -22,6 +22,9 @@ from bertkit.extraction.records import BROKEN, LONGEST, Dropped, Mended, Raw
 
 _BLOCK = 1 << 18
 _FORBIDDEN = bytes(code for code in range(32) if code not in (9, 10, 13))
+_NO_CHARACTERS = tuple(text.encode("utf-8") for text in ("\ufffe", "\uffff"))
+"""The two beyond ASCII that XML forbids, and expat with it."""
+_REPLACEMENT = "\ufffd".encode()
 _REDIRECT = re.compile(r"\s*#\w+\s*:?\s*\[\[")
 _TEXT_MODELS = ("", "wikitext")
 _KEPT = frozenset({"title", "ns", "id", "text", "model", "namespace", "dbname"})
@@ -140,6 +143,10 @@ def read_dump(stream: BinaryIO, source: str, encoding: str | None) -> Iterator[R
             data = text.encode("utf-8")
             clean = data.translate(None, _FORBIDDEN)
             parser.mended.characters += len(data) - len(clean)
+            for code in _NO_CHARACTERS:
+                if count := clean.count(code):
+                    clean = clean.replace(code, _REPLACEMENT)
+                    parser.mended.characters += count
             parser.expat.Parse(clean, not block)
             yield from parser.ready
             parser.ready.clear()

@@ -125,7 +125,10 @@ def read_csv(
             except StopIteration:
                 return
             except csv.Error as error:
-                yield Dropped(place, BROKEN, f"row {number}: {error}", source)
+                rest = "unexpected end" in str(error)  # a quote swallowed all that follows
+                what = "a quote opens and nothing closes it; the rest is not read"
+                detail = f"row {number}: {what if rest else error}"
+                yield Dropped(place, BROKEN, detail, source, whole=not rest)
                 continue
             if len(row) == len(header):
                 record = dict(zip(header, row, strict=True))
