@@ -74,6 +74,29 @@ def test_a_folder_of_earlier_results_is_replaced_whole(tmp_path: Path) -> None:
     assert names(tmp_path) == ["corpus"]
 
 
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_what_a_link_points_to_is_written_and_the_link_stays(
+    tmp_path: Path, kind: str, there: bool
+) -> None:
+    target, link = tmp_path / "disk" / "result", tmp_path / "link"
+    target.parent.mkdir()
+    if there and kind == "folder":
+        target.mkdir()
+        (target / "a.txt").write_text("old")
+    elif there:
+        target.write_text("old")
+    link.symlink_to(target)
+    with writing(link) as partial:
+        assert partial.parent == target.parent  # on the same disk
+        if kind == "folder":
+            partial.mkdir()
+        (partial / "a.txt" if kind == "folder" else partial).write_text("new")
+    assert link.is_symlink()
+    assert (target / "a.txt" if kind == "folder" else target).read_text() == "new"
+    assert names(tmp_path / "disk") == ["result"]
+
+
 def test_a_folder_with_the_users_own_files_is_not_replaced(tmp_path: Path) -> None:
     target = tmp_path / "home"
     target.mkdir()

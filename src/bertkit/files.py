@@ -34,14 +34,15 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     On any error the half-written result is removed and what stood at `path` stays as it was. A
     folder of earlier results at `path` is replaced whole; one that holds other things is refused.
-    A device or a pipe, such as /dev/null, is written directly. Raises UserError for a full disk or
-    a missing permission.
+    A device or a pipe, such as /dev/null, is written directly; of a link, what it points to. Raises
+    UserError for a full disk or a missing permission.
     """
     target = Path(os.path.abspath(path))
     if target.exists() and not (target.is_file() or target.is_dir()):
         with disk_errors(path):
             yield target
         return
+    target = Path(os.path.realpath(path))
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
         with disk_errors(path):
@@ -137,7 +138,7 @@ def _concerns(error: OSError, path: str | os.PathLike[str]) -> bool:
     """Whether the file that an error names, if any, is `path`, inside it, beside it or above it."""
     if error.filename is None:
         return True
-    target, named = Path(os.path.abspath(path)), Path(os.path.abspath(error.filename))
+    target, named = Path(os.path.realpath(path)), Path(os.path.realpath(error.filename))
     partial = f".{target.name}.partial-"
     return (
         named == target

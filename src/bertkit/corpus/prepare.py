@@ -150,7 +150,7 @@ def prepare(config: PrepareConfig) -> PrepareResult:
         folders, entries = collect([Path(path) for path in config.merge], wanted)
         splits = _put_together(config, tokenizer, segmenter, folders, entries)
         return _result(config, tokenizer, entries, splits, started)
-    output = Path(os.path.abspath(config.output))
+    output = Path(os.path.realpath(config.output))
     parts = Parts(output if config.shard else output.with_name(f".{output.name}.unfinished"))
     job = f"{part}-of-{of}" if config.shard else "all"
     with (
