@@ -210,7 +210,7 @@ def test_json_is_strict_json_with_the_text_as_it_is(capsys: pytest.CaptureFixtur
         (
             PermissionError(errno.EACCES, "Permission denied", "a/b"),
             2,
-            "no permission to write a/b",
+            "cannot use a/b: permission denied; check its permissions",
         ),
         (FileNotFoundError(errno.ENOENT, "No such file", "a/b"), 2, "cannot use a/b: no such file"),
         (ModuleNotFoundError("No module named 'yaml'"), 2, "No module named 'yaml'; install"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import errno
 import json
 import math
 import os
@@ -253,6 +254,8 @@ def _explain(error: Exception) -> int:
     if isinstance(error, OSError):
         place = error.filename if error.filename is not None else "the output"
         reason = (error.strerror or str(error)).lower()
+        if error.errno in (errno.EACCES, errno.EPERM):  # of an input; of outputs `files` tells
+            return _fail(f"cannot use {place}: {reason}; check its permissions", 2)
         return _fail(explain(error, place) or f"cannot use {place}: {reason}", 2)
     if isinstance(error, ImportError):
         return _fail(f"a package is missing or broken: {error}; install bertkit again", 2)

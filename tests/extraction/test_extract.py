@@ -121,6 +121,7 @@ def test_a_text_file_may_hold_many_documents(
         ({"encoding": "utf-9"}, "no encoding 'utf-9'"),
         ({"language": ["English"]}, "language is 'English'"),
         ({"near": 0.0}, "near is 0.0"),
+        ({"near": 0.5, "deduplicate": "exact"}, "--near is for --deduplicate near"),
         ({"min_characters": -1}, "min_characters is -1"),
     ],
 )

@@ -199,7 +199,7 @@ def test_onnx_in_integers_is_scored_and_timed(tmp_path: Path, tiny_tokenizer: To
             output,
             to="onnx",
             quantize=how,
-            calibration=str(tmp_path / "texts.txt"),
+            calibration=str(tmp_path / "texts.txt") if how == "static" else None,
             data=str(data),
             max_examples=5,
         )
@@ -267,6 +267,8 @@ def test_the_plain_word_about_speed_follows_the_clock() -> None:
     [
         ({"quantize": "dynamic"}, "--quantize needs --to onnx"),
         ({"quantize": "static", "to": "onnx"}, "--calibration FILE"),
+        ({"quantize": "dynamic", "to": "onnx", "calibration": "x"}, "is for --quantize static"),
+        ({"to": "onnx", "data": "nowhere"}, "give --quantize too"),
         ({"optimizer": True}, "--optimizer needs --to tensorflow"),
         ({"pooling": "mean", "to": "onnx"}, "--pooling makes a sentence-transformers directory"),
         ({"normalize": True}, "give --pooling too"),

@@ -162,6 +162,7 @@ def test_a_document_of_a_corpus_is_shown_in_words(corpus: Path) -> None:
         ({"document": -1}, "not -1"),
         ({"document": 0, "split": "test"}, "no split 'test'; choose one of train, dev"),
         ({"example": -1}, "count from 0"),
+        ({"example": 99_999_999}, "lies beyond 1000 epochs of about .*; give the --epoch"),
         ({"example": 0, "sequence_length": 4}, "too short"),
         ({"example": 0, "split": "test"}, "no split 'test'"),
     ],

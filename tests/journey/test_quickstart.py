@@ -68,8 +68,10 @@ def test_the_journey_ends_in_a_table_and_a_report_and_a_second_run_keeps_it(
 
     assert ("vocab", "the vocabulary") in inspect(InspectConfig(str(out))).lines
 
-    again = quickstart(config)
-    assert again.comparisons == result.comparisons
+    monkeypatch.chdir(tmp_path)
+    for place in (config.output, "out"):  # the same folder, by another name
+        again = quickstart(replace(config, output=place))
+        assert again.comparisons == result.comparisons
     with pytest.raises(UserError, match="few was 16, is 24"):
         quickstart(replace(config, few=24))
 

@@ -357,6 +357,7 @@ def test_a_run_is_not_continued_when_its_dev_file_goes_or_comes(checkpoint, tmp_
         ({"dev_share": 1.5}, "dev share is 1.5"),
         ({"layer_decay": 0}, "layer decay is 0"),
         ({"decay": 2}, "decay is 2"),
+        ({"decay": 0.2}, "--decay is for --schedule wsd"),
         ({"patience": -1}, "patience is -1"),
         ({"sequence_length": 0}, "sequence length is 0"),
         ({"weight_decay": -1}, "weight decay is -1"),

@@ -156,6 +156,7 @@ def test_options_that_contradict_an_extension_are_errors(texts: Path, tmp_path: 
         ({"extend": old, "unused": 5}, "--unused"),
         ({"extend": old, "layout": "release"}, "--layout"),
         ({"add": 5}, "--extend"),
+        ({"extend": old, "add": 5, "size": 77}, "not --size"),
         ({"extend": old, "add": 0}, "1 or more"),
         ({"extend": str(tmp_path / "absent")}, "no tokenizer"),
     ):

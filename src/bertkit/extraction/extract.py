@@ -151,6 +151,8 @@ def _check(config: ExtractConfig) -> None:
         raise UserError(f"min_characters is {config.min_characters}; give 0 or more")
     if not 0 < config.near <= 1:
         raise UserError(f"near is {config.near}; give a share above 0, up to 1")
+    if config.near != ExtractConfig.near and config.deduplicate != "near":
+        raise UserError("--near is for --deduplicate near: give both, or neither")
     if config.encoding is not None:
         check_encoding(config.encoding)
     if config.language:

@@ -180,6 +180,10 @@ def _check(config: ConvertConfig) -> None:
         raise UserError("--quantize needs --to onnx: only that is computed in 8-bit integers")
     if config.quantize == "static" and not config.calibration:
         raise UserError("--quantize static needs texts to measure on: --calibration FILE")
+    if config.calibration and config.quantize != "static":
+        raise UserError("--calibration is for --quantize static: give both, or neither")
+    if (config.data or config.task) and config.quantize == "none":
+        raise UserError("--data and --task score a quantized model: give --quantize too")
     if config.optimizer and config.to != "tensorflow":
         raise UserError("--optimizer needs --to tensorflow: other kinds have no place for it")
     if config.pooling and config.to != "huggingface":

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from bertkit.pretraining.config import PretrainConfig
     from bertkit.text.tokenizer import Tokenizer
 
+MOST_EPOCHS = 1000
+"""Each has to be planned to find an example beyond it."""
 DEFAULT_LENGTH = 128
 """Tokens of an example where neither the command nor a run says."""
 
@@ -109,6 +111,11 @@ def _find(
             f"--sequence-length {' or '.join(map(str, lengths))}"
         )
     source = training_source(options, split, tokenizer, length)
+    if config.epoch is None and number >= MOST_EPOCHS * len(source.plan(0)):
+        raise UserError(
+            f"--example {number} lies beyond {MOST_EPOCHS} epochs of about {len(source.plan(0)):,} "
+            "examples; give the --epoch, and --example as its place in that"
+        )
     if config.epoch is None:
         epoch, place = source.locate(number)
     else:

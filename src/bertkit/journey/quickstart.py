@@ -73,7 +73,7 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
         "writing the text and the labels that the packages carry",
         lambda: _once(out / "data.json", lambda: _write_data(config, recipe, out / "data")),
     )
-    tasks = [TaskData(**{**task, "data": Path(task["data"])}) for task in tasks]
+    tasks = [TaskData(**{**task, "data": out / task["data"]}) for task in tasks]
     stage(
         "vocabulary",
         "learning a WordPiece vocabulary",
@@ -160,7 +160,10 @@ def _write_data(config: QuickstartConfig, recipe: Recipe, folder: Path) -> tuple
             ]  # fmt: skip
         characters = english.characters
     facts = [(f"Characters, {name}", f"{count:,}") for name, count in characters.items()]
-    return [{**asdict(task), "data": str(task.data)} for task in tasks], facts
+    places = [task.data.relative_to(config.output).as_posix() for task in tasks]
+    return [
+        {**asdict(task), "data": place} for task, place in zip(tasks, places, strict=True)
+    ], facts
 
 
 def _learn_vocabulary(config: QuickstartConfig, recipe: Recipe, out: Path) -> dict[str, Any]:

@@ -392,3 +392,5 @@ def _check(config: PretrainConfig, corpus: Corpus) -> None:
                 f"--{name} is {getattr(config, name):g}; give a share of the steps from 0 to "
                 "below 1"
             )
+    if config.decay != PretrainConfig.decay and config.schedule != "wsd":
+        raise UserError("--decay is for --schedule wsd: give both, or neither")

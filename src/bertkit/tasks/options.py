@@ -17,7 +17,7 @@ from bertkit.errors import UserError
 from bertkit.report.finetuning import CONFIGURATION
 from bertkit.tasks.answers import max_positions
 from bertkit.tasks.batches import TokenSource, TrainingSource
-from bertkit.tasks.config import FinetuneConfig
+from bertkit.tasks.config import FinetuneConfig, TuningOptions
 from bertkit.tasks.registry import family_of, get_task
 from bertkit.tasks.task import FeatureSet, Task, TaskOptions
 from bertkit.training.config import TrainOptions
@@ -173,6 +173,8 @@ def check(config: FinetuneConfig) -> None:
         raise UserError(f"the warm-up is {config.warmup}; give a share from 0 to below 1")
     if not 0 < config.decay <= 1:
         raise UserError(f"the decay is {config.decay}; give a share above 0, at most 1")
+    if config.decay != TuningOptions.decay and config.schedule != "wsd":
+        raise UserError("--decay is for --schedule wsd: give both, or neither")
     if not 0 < config.layer_decay <= 1:
         raise UserError(f"the layer decay is {config.layer_decay}; give one above 0, at most 1")
     if config.reference_warmup and config.schedule not in ("linear", "cosine"):

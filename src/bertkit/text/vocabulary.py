@@ -373,6 +373,8 @@ def _check(config: VocabConfig) -> Tokenizer | None:
         return None
     if config.unused is not None or config.layout != "compact":
         raise UserError("--extend keeps the old layout; leave out --layout and --unused")
+    if config.size != VocabConfig.size:
+        raise UserError("--extend adds to an old vocabulary: say with --add how many, not --size")
     if output.resolve() in (Path(config.extend).resolve(), Path(config.extend).resolve().parent):
         raise UserError(
             f"the output {output} would replace the old vocabulary; choose another place with "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,7 +47,7 @@ def claim(
     changes = {
         option: f"{option} was {before[option]}, is {value}"
         for option, value in configurations.to_dict(config).items()
-        if before[option] != value and option not in may_change
+        if not _same(before[option], value) and option not in may_change
     }
     fatal = [text for option, text in changes.items() if option in must_stay]
     if changes and (fatal or not allow_changes):
@@ -57,6 +58,18 @@ def claim(
             f"give the same options to continue it, or another --output{hint}"
         )
     return list(changes.values())
+
+
+def _same(before: Any, now: Any) -> bool:
+    """Whether two values of an option are equal, or paths of one file or folder."""
+    if before == now:
+        return True
+    if not (isinstance(before, str) and isinstance(now, str)):
+        return False
+    try:
+        return os.path.samefile(before, now)
+    except OSError:  # one of them is no path, or nothing is there
+        return False
 
 
 @contextmanager
