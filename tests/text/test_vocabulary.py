@@ -255,7 +255,7 @@ def test_longer_words_than_the_limit_teach_nothing_and_are_unknown(tmp_path: Pat
         assert ("ababab" in tokenizer.vocabulary) == (limit is None)
         assert tokenizer.tokenize("abab ababab") == ["abab", expected]
     config.extend, config.output, config.add = str(tmp_path / "v"), str(tmp_path / "longer"), 1
-    config.word_limit = 4
+    config.word_limit, config.size = 4, VocabConfig.size
     learn_vocabulary(config)
     assert Tokenizer.load(tmp_path / "longer").word_limit == 4
     config.word_limit = 0

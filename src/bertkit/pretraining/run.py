@@ -206,8 +206,8 @@ def _pretrain(config: PretrainConfig, processes: Processes) -> PretrainResult | 
             processes=processes,
             checkpoint=start.checkpoint,
         )
-        if changes and processes.leads:  # now that they stand
-            configurations.save(config, run / CONFIGURATION)
+        if changes:  # and all of them stand
+            processes.first(lambda: configurations.save(config, run / CONFIGURATION))
     result = train(
         model,
         objective,
