@@ -171,7 +171,7 @@ def open_unpacked(path: str | os.PathLike[str]) -> BinaryIO:
         return cast(BinaryIO, bz2.open(path))
     if magic == b"\xfd7zXZ\x00":
         return cast(BinaryIO, lzma.open(path))
-    skippable = magic[:1] and 0x50 <= magic[0] <= 0x5F and magic[1:4] == b"\x2a\x4d\x18"  # pzstd
+    skippable = magic[1:4] == b"\x2a\x4d\x18" and magic[0] >> 4 == 5  # a frame that pzstd writes
     if magic[:4] == b"\x28\xb5\x2f\xfd" or skippable:
         return cast(BinaryIO, io.BufferedReader(_ZstandardReader(path), _BLOCK))
     return open(path, "rb")

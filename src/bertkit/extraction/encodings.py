@@ -132,11 +132,17 @@ def _by_zeros(data: bytes) -> str | None:
     return best
 
 
-def _order(data: bytes, name: str) -> str:
-    """The byte order of UTF-32 or UTF-16 without a mark: most high bytes are zero."""
+def _with_order(name: str, data: bytes) -> str:
+    """An encoding; UTF-16 and UTF-32 without a mark with the byte order, which they need to be
+    read part by part."""
+    if name not in ("utf-16", "utf-32"):
+        return name
+    if name == "utf-16" and (zeros := _by_zeros(data)):
+        return zeros
     size = 4 if name == "utf-32" else 2
     sample = data[: _SAMPLE & ~3]
-    return "be" if sample[::size].count(0) > sample[size - 1 :: size].count(0) else "le"
+    big = sample[::size].count(0) > sample[size - 1 :: size].count(0)  # most high bytes are zero
+    return f"{name}-{'be' if big else 'le'}"
 
 
 def _detected(data: bytes) -> str | None:
@@ -199,16 +205,11 @@ def find_encoding(data: bytes, given: str | None = None) -> str:
     """
     if marked := _marked(data):
         return marked
-    zeros = _by_zeros(data)
     if given:
-        name = check_encoding(given)
-        if name not in ("utf-16", "utf-32"):
-            return name
-        # without a mark these codecs refuse what is read part by part
-        return zeros if zeros and zeros.startswith(name) else f"{name}-{_order(data, name)}"
+        return _with_order(check_encoding(given), data)
     if data.startswith(_MAGIC):
         raise BinaryFile("begins like a binary file")
-    if zeros:  # before UTF-8, for ASCII with a zero at each letter is that, too
+    if zeros := _by_zeros(data):  # before UTF-8: ASCII with a zero at each letter is that, too
         return zeros
     if _is_utf8(data):
         return "utf-8"

@@ -30,7 +30,7 @@ from bertkit.extraction.inputs import Input, find_inputs, read_input
 from bertkit.extraction.records import STOPPING, Dropped, Extracted, Raw
 from bertkit.files import disk_errors, writing, zstandard
 from bertkit.progress import Progress, say
-from bertkit.text.documents import check_output_apart
+from bertkit.text.documents import check_output_apart, check_output_is_file
 from bertkit.workers import parallel_map, processors
 
 CHUNK_BYTES = 1 << 18
@@ -166,8 +166,7 @@ def _check(config: ExtractConfig) -> None:
 
 def _check_output(config: ExtractConfig, inputs: list[Input]) -> None:
     output = Path(config.output).resolve()
-    if output.is_dir():
-        raise UserError(f"{config.output} is a folder; name a file in it with --output")
+    check_output_is_file(config.output)
     check_output_apart(config.output, config.inputs)
     if any(entry.path is not None and entry.path.resolve() == output for entry in inputs):
         raise UserError(f"the output {config.output} is an input; choose another with --output")

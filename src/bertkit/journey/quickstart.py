@@ -160,9 +160,9 @@ def _write_data(config: QuickstartConfig, recipe: Recipe, folder: Path) -> tuple
             ]  # fmt: skip
         characters = english.characters
     facts = [(f"Characters, {name}", f"{count:,}") for name, count in characters.items()]
-    places = [task.data.relative_to(config.output).as_posix() for task in tasks]
+    out = Path(config.output)
     return [
-        {**asdict(task), "data": place} for task, place in zip(tasks, places, strict=True)
+        {**asdict(task), "data": task.data.relative_to(out).as_posix()} for task in tasks
     ], facts
 
 

@@ -50,7 +50,7 @@ from bertkit.report.pretraining import CONFIGURATION, write_pretraining_report
 from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.batch import Batch
 from bertkit.training.calibrate import measure
-from bertkit.training.checkpoint import fitting, newest_restart_point
+from bertkit.training.checkpoint import check_end, fitting, newest_restart_point
 from bertkit.training.claim import claim, taking_back
 from bertkit.training.compilation import compiles
 from bertkit.training.config import TrainOptions
@@ -247,11 +247,8 @@ def _check_changed(config: PretrainConfig, model: nn.Module) -> None:
     if point is None:
         return
     fitting(point, model)
-    if config.max_minutes is None and point.step > config.steps:
-        raise UserError(
-            f"the run in {config.output} is at step {point.step}, which is after its end at "
-            f"{config.steps}; give more --steps, or another --output"
-        )
+    if config.max_minutes is None:
+        check_end(Path(config.output), point.step, config.steps)
 
 
 def _planned(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bertkit.errors import UserError
-from bertkit.text.documents import check_output_apart
+from bertkit.text.documents import check_output_apart, check_output_is_file
 
 ANSWERS = frozenset({".jsonl", ".html", ".tsv", ".npz", ".npy", ".parquet"})
 """Endings of what commands write about texts; in a model's folder such files may be replaced."""
@@ -29,10 +29,9 @@ def check_answers_apart(
     """
     if output is None:
         return
-    path = Path(output)
-    if path.is_dir():  # told now, and not when all is answered
-        raise UserError(f"{output} is a folder; name a file in it with {option}")
+    check_output_is_file(output, option)  # told now, and not when all is answered
     check_output_apart(output, [source], option)
+    path = Path(output)
     inside = path.is_file() and path.resolve().parent == checkpoint.resolve()
     if inside and (path.suffix.lower() not in ANSWERS or path.name in OF_A_RUN):
         raise UserError(

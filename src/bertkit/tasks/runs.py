@@ -81,10 +81,11 @@ def fine_tune_all(
     """
     waiting = [config for config in configs if how_it_ended(config.output) is None]
     if engine == "ray":
-        results = ray_map(partial(_fine_tune, threads or 1, os.getcwd()), waiting, workers)
+        share = threads or threads_each(engine, workers)
+        results = ray_map(partial(_fine_tune, share, os.getcwd()), waiting, workers)
     else:
         workers = min(workers or 1, max(len(waiting), 1))
-        share = threads or (processors() // workers or 1 if workers > 1 else None)
+        share = threads or threads_each(engine, workers)
         results = parallel_map(partial(_fine_tune, share, os.getcwd()), waiting, workers)
     found: list[Ended] = []
     with interrupting(signal.SIGINT, signal.SIGTERM, message=STOPPED), closing(results):
@@ -98,6 +99,13 @@ def fine_tune_all(
             done(ended)
             found.append(ended)
     return found
+
+
+def threads_each(engine: Engine, workers: int | None) -> int | None:
+    """Threads of each of so many fine-tunings at the same time; None for all that there are."""
+    if engine == "ray":
+        return 1
+    return max(processors() // workers, 1) if workers is not None and workers > 1 else None
 
 
 def how_it_ended(output: str) -> Ended | None:

@@ -51,12 +51,11 @@ from bertkit.tasks.grid import (
 from bertkit.tasks.options import check
 from bertkit.tasks.own_data import resolve
 from bertkit.tasks.registry import get_task
-from bertkit.tasks.runs import Ended, fine_tune_all, forget
+from bertkit.tasks.runs import Ended, fine_tune_all, forget, threads_each
 from bertkit.tasks.start import load_model
 from bertkit.tasks.tables import metrics_line
 from bertkit.tasks.task import Task
 from bertkit.training.claim import claim
-from bertkit.workers import processors
 
 NOT_PUBLISHED = frozenset({"log.jsonl", "inputs.json", CARD, REPORT})
 """Files of a run that are not about the tuned model, or call it by the run's name."""
@@ -172,11 +171,7 @@ def search(config: SearchConfig) -> SearchResult:
 
 def _again(config: SearchConfig, lost: Attempt, metric: str, chance: float) -> Attempt:
     """Trains a run once more, whose weights a smaller search had dropped, on as many threads."""
-    threads = None
-    if config.engine == "ray":
-        threads = 1
-    elif config.workers is not None and config.workers > 1:
-        threads = max(processors() // config.workers, 1)
+    threads = threads_each(config.engine, config.workers)
     forget(lost.ended.output)
     [ended] = fine_tune_all([config_of(config, lost.point, lost.seed)], threads=threads)
     if not Path(ended.output, WEIGHTS).is_file():

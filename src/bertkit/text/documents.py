@@ -163,8 +163,8 @@ def _find_sources(paths: list[Path], quiet: bool) -> list[_Source]:
     for path in sorted(paths):
         if path.is_dir():
             before = len(found)
-            inside = list(_walk(path, skipped))
-            for file in sorted(inside):  # of links to one file the first gives its name
+            inside = sorted(_walk(path, skipped))
+            for file in inside:  # of links to one file the first gives its name
                 name = file.relative_to(path).as_posix()
                 found.setdefault(file.resolve(), _Source(file, name, False))
             if not inside and len(found) == before:
@@ -215,6 +215,12 @@ def existing(path: Path) -> Path:
     if path.exists():
         raise UserError(f"{path} is neither a file nor a folder; save it to a file first")
     raise UserError(f"there is no file or folder {path}; check the name")
+
+
+def check_output_is_file(output: str, option: str = "--output") -> None:
+    """Raises UserError for an output that is a folder and should be a file."""
+    if Path(output).is_dir():
+        raise UserError(f"{output} is a folder; name a file in it with {option}")
 
 
 def check_output_apart(output: str, inputs: Sequence[str], option: str = "--output") -> None:

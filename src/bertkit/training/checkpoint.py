@@ -179,6 +179,15 @@ def newest_restart_point(run: Path) -> RestartPoint | None:
     return None
 
 
+def check_end(run: Path, step: int, steps: int) -> None:
+    """Raises UserError where a run at `step` has gone further than its `steps`."""
+    if step > steps:
+        raise UserError(
+            f"the run in {run} is at step {step}, which is after its end at {steps}; give more "
+            "steps, or another --output"
+        )
+
+
 def fitting(point: RestartPoint, model: nn.Module) -> nn.Module:
     """The model of a restart point, as it was.
 

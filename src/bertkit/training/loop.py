@@ -26,6 +26,7 @@ from bertkit.training.budget import Pace, Plan
 from bertkit.training.checkpoint import (
     BEST,
     best_loss,
+    check_end,
     check_space_for_run,
     newest_restart_point,
     restore,
@@ -161,11 +162,7 @@ class _Training:
         self.optimizer = make_ready(model, options, processes)
         self.done = self._restore()
         options = self.options
-        if self.done > options.steps:
-            raise UserError(
-                f"the run in {self.run} is at step {self.done}, which is after its end at "
-                f"{options.steps}; give more steps, or another --output"
-            )
+        check_end(self.run, self.done, options.steps)
         if self.done:
             say(f"continuing from step {self.done} of {options.steps}", options.quiet)
         if options.checkpoint_steps:
