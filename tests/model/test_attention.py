@@ -18,6 +18,7 @@ from bertkit.model.attention import (
 from bertkit.model.batch import FlatBatch
 from bertkit.model.bert import PretrainingModel
 from bertkit.model.config import model_config
+from bertkit.model.dropout import keep_mask, keep_scale
 from bertkit.model.encoder import set_attention
 from tests.model.flash import flash_on_cpu
 
@@ -193,6 +194,34 @@ def test_a_whole_model_says_the_same_without_padding(flash: list[tuple[int, floa
     assert flash == [(5, 0.0)] * 2
     for other in found[1:]:
         torch.testing.assert_close(other, found[0], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("lengths", [[7, 5, 7], [6, 6, 6]])
+def test_the_plain_back_ends_gradient_is_autograds_with_the_same_dropout(lengths) -> None:
+    heads, size, rate = 4, 8, 0.3
+    batch = FlatBatch.from_sequences([[1] * n for n in lengths], [[0] * n for n in lengths])
+    shape = (sum(lengths), heads * size)
+    torch.manual_seed(1)
+    qkv = torch.randn(shape[0], 3 * shape[1], dtype=torch.float64, requires_grad=True)
+    wanted = torch.randn(shape, dtype=torch.float64)
+    torch.manual_seed(9)
+    found = attend(qkv, Layout(batch, torch.float64), heads, rate, "matmul")
+    (gradient,) = torch.autograd.grad((found * wanted).sum(), qkv)
+
+    torch.manual_seed(9)
+    longest = max(lengths)
+    kept = keep_mask((len(lengths), heads, longest, longest), rate, torch.device("cpu"))
+    parts = []
+    for rows, mask in zip(qkv.split(lengths), kept, strict=True):
+        length = len(rows)
+        query, key, value = rows.view(length, 3, heads, size).permute(1, 2, 0, 3)
+        weights = (query @ key.transpose(1, 2) * size**-0.5).softmax(dim=-1)
+        weights = weights * mask[:, :length, :length] * keep_scale(rate)
+        parts.append((weights @ value).transpose(0, 1).reshape(length, -1))
+    expected = torch.cat(parts)
+    (of_autograd,) = torch.autograd.grad((expected * wanted).sum(), qkv)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(gradient, of_autograd)
 
 
 def test_flash_attention_is_told_a_rate_that_it_can_draw(flash: list[tuple[int, float]]) -> None:
