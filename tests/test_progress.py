@@ -48,6 +48,17 @@ def test_elsewhere_a_plain_line_comes_now_and_then_with_the_time_left(
     ]
 
 
+def test_the_end_is_told_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with Progress("reading", total=1, unit="texts") as bar:
+        now += 20.0
+        bar.advance()
+    assert capsys.readouterr().err == "reading: 1/1 texts in 20 s\n"
+
+
 def test_the_time_left_of_continued_work_counts_without_its_earlier_part(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,7 +42,7 @@ class Progress:
         done: int = 0,
     ) -> None:
         self.label, self.total, self.unit, self.quiet = label, total, unit, quiet
-        self.done = self._before = done
+        self.done = self._before = self._told = done
         self.detail = ""
         self._terminal = console.is_terminal and not quiet
         self._started = self._last_line = time.monotonic()
@@ -73,7 +73,7 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
-        elif kind is None and self.done > self._before:
+        elif kind is None and self.done > self._told:
             self._line(last=True)
 
     def advance(self, units: int = 1, detail: str | None = None) -> None:
@@ -95,7 +95,7 @@ class Progress:
     def _line(self, last: bool = False) -> None:
         if self.quiet:
             return
-        self._last_line = time.monotonic()
+        self._last_line, self._told = time.monotonic(), self.done
         elapsed = self._last_line - self._started
         of = f"/{self.total}" if self.total is not None else ""
         left = ""

@@ -20,6 +20,16 @@ def test_a_continued_run_tells_no_step_twice(tmp_path: Path) -> None:
     assert [record["step"] for record in read_log(tmp_path)] == list(range(1, 11))
 
 
+def test_an_evaluation_that_is_done_again_is_told_once(tmp_path: Path) -> None:
+    for _ in range(2):
+        log = RunLog(tmp_path, resumed_from=5)
+        log.write("dev", 5, accuracy=0.5)
+        log.write("note", 5, text="a")
+        log.close()
+    kinds = [record["kind"] for record in read_log(tmp_path)]
+    assert (kinds.count("dev"), kinds.count("note")) == (1, 2)
+
+
 def test_a_fresh_start_begins_an_empty_log(tmp_path: Path) -> None:
     write(tmp_path, 1, 8)
     write(tmp_path, 1, 2)

@@ -39,6 +39,8 @@ class RunLog:
     def write(self, kind: str, step: int, **values: Any) -> None:
         """Writes one record; numbers other than seconds and tokens are plotted as `kind/name`."""
         record = {"kind": kind, "step": step, **values}
+        if kind == "dev" and any(r["kind"] == kind and r["step"] == step for r in self.records):
+            return  # evaluated again, by a run that was stopped at its end
         self.records.append(record)
         self._file.write(_line(record))
         self._file.flush()
