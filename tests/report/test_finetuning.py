@@ -162,6 +162,23 @@ def test_a_head_that_only_bertkit_has_is_said_so(run: Path):
     assert "from transformers import" not in text
 
 
+def test_a_model_for_pairs_is_shown_a_pair(run: Path):
+    assert 'model.predict(["a text"])' in card(run, run.name)
+    line = {"text": "a", "pair": "b", "label": "glad"}
+    (run / "predictions.jsonl").write_text(json.dumps(line) + "\n")
+    assert 'model.predict([("a text", "its pair")])' in card(run, run.name)
+
+
+def test_a_folder_called_by_a_dot_has_its_name(run: Path, monkeypatch: pytest.MonkeyPatch):
+    values = yaml.safe_load((run / "finetune.yaml").read_text())
+    changes = {"checkpoint": ".", "data": ".", "train": None}
+    (run / "finetune.yaml").write_text(yaml.safe_dump(values | changes))
+    monkeypatch.chdir(run)
+    text = card(run, run.name)
+    assert f"fine-tuned from `{run.name}`" in text
+    assert f"name: {run.name}" in text
+
+
 def test_a_hub_data_set_is_named_to_the_hub(run: Path):
     values = yaml.safe_load((run / "finetune.yaml").read_text())
     values |= {"train": None, "data": "hub:stanfordnlp/sst2"}

@@ -8,6 +8,7 @@ module leaves is a person's own and stays as it is.
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Iterable, Sequence
 from importlib import metadata
@@ -22,6 +23,7 @@ from bertkit.files import writing
 from bertkit.report.finetuning import (
     CONFIGURATION,
     DATA,
+    PREDICTIONS,
     metric_name,
     metric_value,
     read_json,
@@ -41,7 +43,6 @@ PIPELINES = {
 }
 """A model's class -> the hub's name of what it does."""
 EXAMPLES = {
-    "text-classification": 'model.predict(["a text"])',
     "token-classification": 'model.predict(["Jim Henson was a puppeteer"])',
     "question-answering": 'model.predict([{"question": "Who?", "context": "Jim Henson did."}])',
     "multiple-choice": ('model.predict([("The sky is", ["blue.", "a verb."])])'),
@@ -77,7 +78,7 @@ def card(run: Path, name: str) -> str:
     architecture = str((model.get("architectures") or ["?"])[0])
     pipeline = PIPELINES.get(architecture)
     task = str(summary.get("task", recipe.get("task", "?")))
-    base = Path(str(recipe.get("checkpoint", "?"))).name
+    base = _named(str(recipe.get("checkpoint", "?")))
     scores = {k: v for k, v in summary.get("metrics", {}).items() if is_number(v)}
     dataset = _dataset(recipe, task)
     own_head = architecture.startswith("Bertkit")
@@ -101,7 +102,7 @@ def card(run: Path, name: str) -> str:
         "",
         f"A BERT model, fine-tuned from `{base}` on the task {task} with bertkit.",
         "",
-        *_use(name, pipeline, own_head),
+        *_use(name, pipeline, own_head, _answers_pairs(run)),
         *_labels(model),
         *_data(run, summary),
         *_recipe(recipe),
@@ -132,12 +133,28 @@ def _dataset(recipe: dict[str, Any], task: str) -> tuple[str, str | None]:
         hub = source.split(":")[1]
         return hub, hub
     own = task in ("classification", "regression", "multi-label", "tagging", "multiple-choice")
-    return (Path(source).name if own or task == "question-answering" else task), None
+    return (_named(source) if own or task == "question-answering" else task), None
 
 
-def _use(name: str, pipeline: str | None, own_head: bool) -> list[str]:
+def _named(source: str) -> str:
+    """The last part of a path, also of "."; what is no path here stays as it is."""
+    return Path(source).name or Path(source).resolve().name
+
+
+def _answers_pairs(run: Path) -> bool:
+    """Whether the model was tuned on pairs of texts, as its predictions show."""
+    path = run / PREDICTIONS
+    if not path.is_file():
+        return False
+    with path.open(encoding="utf-8") as file:
+        first = file.readline()
+    return bool(first.strip()) and "pair" in json.loads(first)
+
+
+def _use(name: str, pipeline: str | None, own_head: bool, pairs: bool) -> list[str]:
     lines = ["## Use", "", "```python", "import bertkit", "", f'model = bertkit.load("{name}")']
-    lines += [EXAMPLES.get(pipeline or "", 'model.predict(["a text"])'), "```", ""]
+    text = '("a text", "its pair")' if pairs else '"a text"'
+    lines += [EXAMPLES.get(pipeline or "", f"model.predict([{text}])"), "```", ""]
     lines += [f"Or in a terminal: `bertkit predict {name} FILE`.", ""]
     if own_head:
         lines += [

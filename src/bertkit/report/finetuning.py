@@ -18,6 +18,7 @@ from bertkit.report.page import (
     Section,
     charts,
     count,
+    decimals,
     duration,
     facts,
     percent,
@@ -109,7 +110,7 @@ def metric_name(key: str) -> str:
 
 def metric_value(key: str, value: float) -> str:
     """A metric as people read it: shares in per cent, others as they are."""
-    return percent(value, 2) if is_share(key) else f"{value:.4f}"
+    return percent(value, 2) if is_share(key) else decimals(value, 4)
 
 
 def is_share(key: str) -> bool:

@@ -31,6 +31,7 @@ from bertkit.report.page import (
     cards,
     charts,
     count,
+    decimals,
     join,
     paragraph,
     percent,
@@ -180,7 +181,7 @@ def _scores(records: Iterator[Record]) -> list[Section]:
 
 
 def _score_card(record: Record) -> Html:
-    line = f"{float(record['score']):.3f} where {float(record['gold']):g} is right"
+    line = f"{decimals(float(record['score']), 3)} where {float(record['gold']):g} is right"
     return card(*_texts(record), tag("p", line))
 
 

@@ -254,6 +254,11 @@ def entity_sentence(text: str, entities: Iterable[tuple[int, int, str]]) -> Html
     return join(*pieces, text[place:])
 
 
+def decimals(value: float, digits: int) -> str:
+    """A number with so many decimals, and one that these would make 0 with three digits."""
+    return f"{value:.{digits}f}" if not 0 < abs(value) < 10**-digits else f"{value:.3g}"
+
+
 def percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
 
