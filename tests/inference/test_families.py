@@ -6,6 +6,7 @@ import json
 import random
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,11 +94,19 @@ def test_a_long_context_is_read_beside_its_choices(models, tmp_path):
     assert (short["id"], len(short["probabilities"]), "windows" in short) == ("x2", 3, False)
 
 
-def test_choices_longer_than_half_a_sequence_are_cut(models):
+def test_choices_stay_whole_where_they_leave_the_context_a_quarter(models):
     model = bertkit.load(models["multiple-choice"])
-    [cut] = model.predict([(LONG, [LONG, "a man"])])
-    [same] = model.predict([(LONG, [LONG, "a man"])], long="cut")
-    assert asdict(cut) == asdict(same)
+
+    def answer(words: int) -> Any:
+        choices = [" ".join(WORDS[:words]), "a man"]
+        [found] = model.predict([(LONG, choices)], long="cut")
+        return model.answer([model.example((LONG, choices))], long="windows"), found
+
+    windowed, _ = answer(40)  # 61 tokens beside the special ones: 21 a window
+    assert windowed.windows[0] > len(WORDS) // 21 and windowed.truncated == 0
+    windowed, cut = answer(80)  # 15 of the context, 46 of the choice
+    assert windowed.windows[0] > len(WORDS) // 15 and windowed.truncated == 1
+    assert asdict(cut) != asdict(windowed.predictions[0])
 
 
 def test_questions_with_choices_do_not_come_from_standard_input(models):

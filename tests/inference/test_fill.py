@@ -101,7 +101,7 @@ def test_what_cannot_be_filled_is_one_line_for_the_user(pretrained, tmp_path, ti
         fill(FillConfig(path, "a mask"))
     with pytest.raises(UserError, match="give a text with"):
         fill(FillConfig(path))
-    with pytest.raises(UserError, match="at least one"):
+    with pytest.raises(UserError, match="--top is 0; give 1 or more"):
         fill(FillConfig(path, "[MASK]", top=0))
     for given in ({"output": "o.jsonl"}, {"field": "text"}):
         with pytest.raises(UserError, match="--output and --field go with --input"):

@@ -16,12 +16,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import bertkit
+from bertkit import config as configurations
 from bertkit.errors import UserError
 from bertkit.inference import batching
 from bertkit.inference.config import PredictConfig
 from bertkit.inference.load import LoadedModel, load, words_of
 from bertkit.inference.predict import predict
-from bertkit.tasks.config import EvaluateConfig
+from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
 from bertkit.tasks.evaluate import evaluate
 from tests.tasks.tiny import save_tiny
 
@@ -273,6 +274,39 @@ def test_standard_input_is_lines_or_jsonl_and_goes_to_standard_output(
     assert json.loads(capsys.readouterr().out)["text"] == "a man"
 
 
+def test_standard_input_has_the_trainings_other_column(
+    tmp_path, tiny_tokenizer, monkeypatch, capsys
+):
+    model = save_tiny(tmp_path / "model", tiny_tokenizer, "classification", LABELS)
+    tuned = FinetuneConfig(
+        checkpoint="c", output="o", task="classification", train="t", text="first", pair="second"
+    )
+    configurations.save(tuned, model / "finetune.yaml")
+    content = b'{"first": "a man", "second": "the city"}\n'
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+    predict(PredictConfig(str(model), text="first", quiet=True))
+    assert json.loads(capsys.readouterr().out)["pair"] == "the city"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda model: model.predict(["a"], long="x"), "long is 'x'; give one of 'windows', 'cut'"),
+        (lambda model: model.predict(["a"], window_mean="x"), "window_mean is 'x'"),
+        (lambda model: model.predict(["a"], words="x"), "words is 'x'"),
+        (lambda model: model.predict(["a"], batch_tokens=-1), "batch_tokens is -1; give 1 or more"),
+        (lambda model: model.predict(None), "predict takes a list of inputs, not None"),
+        (lambda model: model.embed(["a"], -1), "layers is -1; give a text"),
+        (lambda model: model.embed(["a"], pooling="x"), "pooling is 'x'"),
+        (lambda model: model.embed(["a"], "weighted-all", weights=[float("nan")] * 3), "finite"),
+        (lambda model: load(model.path, precision="fp64"), "precision is 'fp64'"),
+    ],
+)
+def test_an_argument_that_means_nothing_is_one_line(classifier, call, message):
+    with pytest.raises(UserError, match=message):
+        call(load(classifier))
+
+
 def test_windows_of_the_input_change_nothing(classifier, tmp_path, monkeypatch):
     source = tmp_path / "in.txt"
     source.write_text("\n".join(random_texts(50)))
@@ -284,6 +318,35 @@ def test_windows_of_the_input_change_nothing(classifier, tmp_path, monkeypatch):
     for one, other in zip(lines(tmp_path / "a.jsonl"), lines(tmp_path / "b.jsonl"), strict=True):
         assert one["text"] == other["text"]
         assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
+
+
+def test_a_window_does_not_divide_what_belongs_together(monkeypatch):
+    monkeypatch.setattr(batching, "WINDOW_TEXTS", 3)
+    found = batching.in_windows("aabbbbcd", together=lambda one, following: one == following)
+    assert ["".join(window) for window in found] == ["aabbbb", "cd"]
+
+
+@pytest.mark.parametrize("name", ["test.txt", "dev.txt", "a.tsv"])
+def test_a_tagger_takes_columns_by_their_tags_and_other_lines_for_text(
+    tagger, tmp_path, name, tiny_tokenizer
+):
+    model = tmp_path / "model"
+    save_tiny(model, tiny_tokenizer, "tagging", TAGS)
+    source, out = tmp_path / name, tmp_path / "out.jsonl"
+    source.write_text("the\tB-PER\nman\tI-PER\n\nhouse\tO\n")
+    predict(PredictConfig(str(model), str(source), output=str(out), quiet=True))
+    assert [(one["words"], one["gold"]) for one in lines(out)] == [
+        (["the", "man"], ["B-PER", "I-PER"]),
+        (["house"], ["O"]),
+    ]
+    if name.endswith(".txt"):
+        source.write_text("the man went in\n")
+        predict(PredictConfig(str(model), str(source), output=str(out), quiet=True))
+        assert [one["text"] for one in lines(out)] == ["the man went in"]
+    else:
+        source.write_text("id\tsentence\n1\tthe man\n")
+        with pytest.raises(UserError, match="no column 'text'"):
+            predict(PredictConfig(str(model), str(source), output=str(out), quiet=True))
 
 
 def test_a_window_ends_at_its_characters_too(monkeypatch):
@@ -354,6 +417,12 @@ def test_evaluation_cuts_as_training_does_unless_windows_are_asked_for(classifie
     result = evaluate(config)
     assert (result.windowed, result.truncated) == (1, 0)
     assert "1 texts were read in windows" in str(result)
+    config.output = str(tmp_path / "out.jsonl")
+    evaluate(config)
+    assert [one.get("windows") for one in lines(tmp_path / "out.jsonl")] == [3, None]
+    config.report = str(tmp_path / "." / "out.jsonl")
+    with pytest.raises(UserError, match="--output and --report are both"):
+        evaluate(config)
 
 
 def test_text_that_is_cut_already_keeps_its_words(tagger, tmp_path):

@@ -28,7 +28,10 @@ def text_size(item: Any) -> int:
 
 
 def in_windows(
-    items: Iterable[T], most: int | None = None, size: Callable[[T], int] = text_size
+    items: Iterable[T],
+    most: int | None = None,
+    size: Callable[[T], int] = text_size,
+    together: Callable[[T, T], bool] | None = None,
 ) -> Iterator[list[T]]:
     """Cuts a stream of texts, or pairs of them, into lists that fit in memory.
 
@@ -36,14 +39,21 @@ def in_windows(
         most: characters in a list, if fewer than usual. Each item counts two more, as the special
             tokens of a text do.
         size: item -> its characters.
+        together: (item, the next) -> whether they must be in one list; a list then waits for the
+            item after it.
     """
     limit = WINDOW_CHARACTERS if most is None else most
     window: list[T] = []
     characters = 0
+    full = False
     for item in items:
+        if full and together is not None and not together(window[-1], item):
+            yield window
+            window, characters = [], 0
         window.append(item)
         characters += size(item)
-        if len(window) == WINDOW_TEXTS or characters + 2 * len(window) >= limit:
+        full = len(window) >= WINDOW_TEXTS or characters + 2 * len(window) >= limit
+        if full and together is None:
             yield window
             window, characters = [], 0
     if window:

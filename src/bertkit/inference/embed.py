@@ -25,6 +25,7 @@ from torch import Tensor
 
 from bertkit.errors import UserError
 from bertkit.formats.sentence import SentenceModules
+from bertkit.inference.arguments import check_choice, check_count
 from bertkit.inference.batching import WINDOW_CHARACTERS, compute_batches, in_windows
 from bertkit.inference.config import EmbedConfig, Pooling, Unit, Words
 from bertkit.inference.inputs import TextInput, read_inputs
@@ -191,6 +192,13 @@ def embed_texts(
     Raises:
         UserError: options that do not go together or that the model cannot follow.
     """
+    check_choice("unit", unit, Unit)
+    check_choice("words", words, Words)
+    check_count("batch_tokens", batch_tokens)
+    if pooling is not None:
+        check_choice("pooling", pooling, Pooling)
+    if long is not None:
+        check_choice("long", long, Long)
     choice = _layers(model, layers, weights)
     sentence = _sentence(model, layers, pooling, unit, weights)
     pooling = _pooling(unit, pooling)
@@ -270,6 +278,8 @@ def _words(given: str, text: _Text, rows: np.ndarray, pooling: Pooling) -> Embed
 
 def _layers(model: LoadedModel, layers: str, weights: Sequence[float] | None) -> LayerChoice:
     """The layers asked for, as a weighted sum where weights are given."""
+    if not isinstance(layers, str):
+        raise UserError(f"layers is {layers!r}; give a text, as 'last' or '-1,-2'")
     choice = parse_layers(layers, model.config.layers)
     if weights is None:
         if choice.how == "weighted":
@@ -281,6 +291,8 @@ def _layers(model: LoadedModel, layers: str, weights: Sequence[float] | None) ->
         raise UserError(
             f"--weights do not go with {layers}; use weighted-last-four, weighted-all or numbers"
         )
+    if not np.isfinite(np.asarray(weights, np.float64)).all():
+        raise UserError(f"the weights are {list(weights)}; give finite numbers")
     return choice.weighted(len(weights))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from bertkit.errors import UserError
+from bertkit.inference.arguments import check_count
 from bertkit.inference.batching import compute_batches, in_windows
 from bertkit.inference.config import FillConfig
 from bertkit.inference.inputs import STANDARD, json_output, read_inputs
@@ -78,8 +79,7 @@ def fill(config: FillConfig) -> FillResult:
             "--output and --field go with --input, as --input lines.txt; the answer for one text "
             "goes to standard output"
         )
-    if config.top < 1:
-        raise UserError(f"--top is {config.top}; ask for at least one candidate")
+    check_count("--top", config.top)
     model = load(config.checkpoint, config.precision, config.device)
     if source is None:
         # a broken byte in the command line's text is no character
@@ -128,6 +128,11 @@ def fill_masks(
             f"{model.path} has no masked-LM head (it is a model for {model.head}); use {other}, "
             "or fill with the pre-trained model it was made from"
         )
+    check_count("top", top)
+    check_count("batch_tokens", batch_tokens)
+    for text in texts:
+        if not isinstance(text, str):
+            raise UserError(f"masks are filled in texts, not in {text!r:.60}")
     length = model.length(sequence_length)
     check_sequence_length(length, model.model)
     tokenizer = model.tokenizer

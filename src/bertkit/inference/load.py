@@ -25,6 +25,7 @@ from bertkit.errors import UserError
 from bertkit.formats.hub import checkpoint_path
 from bertkit.formats.huggingface import load_checkpoint
 from bertkit.formats.sentence import SentenceModules, read_sentence_modules
+from bertkit.inference.arguments import check_choice, check_count
 from bertkit.inference.config import Pooling, Words
 from bertkit.inference.inputs import TextInput
 from bertkit.inference.words import words_of
@@ -157,6 +158,7 @@ class LoadedModel(nn.Module):
         Raises:
             UserError: the model has no head for a task, or an input is of the wrong kind.
         """
+        check_choice("words", words, Words)
         examples = [self.example(one, words) for one in _texts(inputs, "predict")]
         answers = self.answer(examples, None, batch_tokens, long, window_mean)
         say_lengths(len(examples), len(answers.windows), answers.truncated, self.sequence_length)
@@ -221,6 +223,9 @@ class LoadedModel(nn.Module):
         window_mean: WindowMean = "probabilities",
     ) -> Answers:
         """Predictions for examples of the head's family, with counts of what was cut."""
+        check_choice("long", long, Long)
+        check_choice("window_mean", window_mean, WindowMean)
+        check_count("batch_tokens", batch_tokens)
         return answer(
             self.model,
             self.task,
@@ -280,6 +285,7 @@ def load(path: str | Path, precision: Precision = "fp32", device: str = "auto") 
     Raises:
         UserError: there is no such checkpoint or device, or the checkpoint is not whole.
     """
+    check_choice("precision", precision, Precision)
     keep_memory()
     place_of_work = choose_device(device)
     directory = checkpoint_path(str(path))
@@ -321,6 +327,8 @@ def _texts(given: Iterable[Any], call: str) -> list[Any]:
     """The inputs of a call; UserError for one text alone, which is no list of texts."""
     if isinstance(given, (str, dict)):
         raise UserError(f"{call} takes a list of inputs; put the one in brackets: [{given!r:.40}]")
+    if not isinstance(given, Iterable):
+        raise UserError(f"{call} takes a list of inputs, not {given!r:.40}")
     return list(given)
 
 

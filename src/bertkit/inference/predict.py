@@ -16,12 +16,14 @@ from bertkit.inference.load import LoadedModel, load, say_lengths
 from bertkit.inference.questions import read_questions
 from bertkit.progress import Progress, say
 from bertkit.tasks.data import columns_of
+from bertkit.tasks.metrics import split_tag
 from bertkit.tasks.outputs import check_answers_apart
-from bertkit.tasks.own_data import is_columns
+from bertkit.tasks.readers import WordsExample
 from bertkit.tasks.records import has_records, read_records
-from bertkit.tasks.rows import read_lines
+from bertkit.tasks.registry import family_of
+from bertkit.tasks.rows import TableForm, read_lines
 from bertkit.tasks.task import Columns
-from bertkit.tasks.word_readers import TAGGED, has_pairs
+from bertkit.tasks.word_readers import TAGGED, has_pairs, is_columns
 
 
 @dataclass
@@ -63,18 +65,15 @@ def predict(config: PredictConfig) -> PredictResult:
         json_output(config.output) as write,
     ):
         for examples in in_windows(
-            read_examples(model, config), size=lambda one: sum(map(len, task.texts(one)))
+            read_examples(model, config),
+            size=lambda one: sum(map(len, task.texts(one))),
+            together=_in_one_document if model.options.document_context else None,
         ):
             answers = model.answer(
                 examples, length, config.batch_tokens, config.long, config.window_mean
             )
-            for number, (example, prediction) in enumerate(
-                zip(examples, answers.predictions, strict=True)
-            ):
-                record = task.record(example, prediction)
-                if number in answers.windows:
-                    record["windows"] = answers.windows[number]
-                write(record)
+            for line in answers.records(task, examples):
+                write(line)
             inputs += len(examples)
             windowed += len(answers.windows)
             truncated += answers.truncated
@@ -82,6 +81,10 @@ def predict(config: PredictConfig) -> PredictResult:
     say_lengths(inputs, windowed, truncated, length, config.quiet)
     seconds = round(time.monotonic() - started, 3)
     return PredictResult(inputs, seconds, windowed, truncated, config.output)
+
+
+def _in_one_document(one: WordsExample, following: WordsExample) -> bool:
+    return one.document is not None and one.document == following.document
 
 
 def read_examples(model: LoadedModel, config: PredictConfig) -> Iterator[Any]:
@@ -100,7 +103,7 @@ def read_examples(model: LoadedModel, config: PredictConfig) -> Iterator[Any]:
         for question in read_questions(config.input, text, pair):
             yield model.example(question)
         return
-    if has_columns:
+    if has_columns or text is not None or pair is not None:
         text, pair = text or columns.text, pair or columns.pair
     columns = replace(
         columns,
@@ -114,8 +117,7 @@ def read_examples(model: LoadedModel, config: PredictConfig) -> Iterator[Any]:
             raise UserError(f"{model.path} answers questions with choices; give them as a file")
         yield from model.task.read(Path(config.input), columns)
         return
-    lacks_text = _lacks_text(config.input) if has_columns else _is_tasks_own(model, config.input)
-    if text is None and lacks_text:
+    if text is None and _is_tasks_own(model, config.input):
         yield from model.task.read(Path(config.input), columns)
         return
     if pair is None and (model.task.pairs or (tuned is not None and tuned.pair)):
@@ -130,25 +132,29 @@ def read_examples(model: LoadedModel, config: PredictConfig) -> Iterator[Any]:
 
 
 def _is_tasks_own(model: LoadedModel, source: str) -> bool:
-    """Whether a file whose ending tells of no columns has those of the model's task.
+    """Whether a source is read as the model's task reads its data, and not as texts.
 
-    Such are files of words with tags, and those in the layout and under the names of the data set
-    that the model was tuned on.
+    So are files of words with tags, tables and records without a column "text", and files in the
+    layout and under the names of the data set that the model was tuned on.
     """
     task, path = model.task, Path(source)
+    suffix = path.suffix.lower()
     if source == STANDARD:
         return False
-    if path.suffix.lower() in TAGGED:
+    if suffix in TAGGED:
         return task.head == "tagging"
+    if task.from_input is not None:
+        return False  # its data are texts
+    if has_records(source) and (suffix != ".tsv" or task.head != "tagging"):
+        first = next(read_records(path, TableForm(skip_broken=True)), None)
+        if first is None:  # nothing in it, or the one line of a data set's file without header
+            return task is not family_of(model.head)
+        return "text" not in first
     patterns = [pattern for names in task.files.values() for pattern in names]
-    if task.from_input is not None or not any(path.match(pattern) for pattern in patterns):
+    if suffix != ".tsv" and not any(path.match(pattern) for pattern in patterns):
         return False
-    if task.head == "tagging":
-        return is_columns(path) or has_pairs(path)
-    return "\t" in next((line for _, line in read_lines(path)), "")
-
-
-def _lacks_text(source: str) -> bool:
-    """Whether the rows of a source, if there are any, have no column "text"."""
-    first = next(read_records(Path(source)), None)
-    return first is not None and "text" not in first
+    if task.head != "tagging":
+        return "\t" in next((line for _, line in read_lines(path)), "")
+    may_be_text = suffix in (".txt", ".tsv")
+    types = {split_tag(label)[1] for label in model.labels} if may_be_text else None
+    return has_pairs(path) or is_columns(path, types)

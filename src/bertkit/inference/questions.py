@@ -47,7 +47,7 @@ def read_questions(
         yield (
             text_value(row, (question or "question",), "--text"),
             text_value(row, (context or "context",), "--pair"),
-            plain_text(row.get("id", number)),
+            plain_text(number if row.get("id") is None else row["id"]),
         )
     if number < 0:
         raise UserError(f"{path} is empty; give it a question and its context on each line")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
@@ -40,6 +40,14 @@ class Answers:
     truncated: int
     unseen_words: int
     windows: dict[int, int] = field(default_factory=dict)
+
+    def records(self, task: Task, examples: Sequence[Any]) -> Iterator[dict[str, Any]]:
+        """Yields the line of the prediction file of each example."""
+        for number, pair in enumerate(zip(examples, self.predictions, strict=True)):
+            line = task.record(*pair)
+            if number in self.windows:
+                line["windows"] = self.windows[number]
+            yield line
 
 
 @dataclass

@@ -25,7 +25,7 @@ from bertkit.tasks.choice_readers import ChoiceExample, read_choices
 from bertkit.tasks.metrics import class_scores
 from bertkit.tasks.readers import own_files
 from bertkit.tasks.task import FeatureSet, Scores, Task, TaskOptions, one_by_one
-from bertkit.tasks.windows import merge_softmax, text_windows
+from bertkit.tasks.windows import OVERLAP, merge_softmax, moving_windows
 from bertkit.text.tokenizer import Tokenizer, truncated_lengths
 from bertkit.training.batch import Batch
 from bertkit.training.objective import LossSums
@@ -90,11 +90,14 @@ def features(
 
 
 def _contexts(context: list[int], longest: int, room: int, options: TaskOptions) -> list[list[int]]:
-    """The context, or its windows beside choices of up to `longest` tokens, which stay whole."""
-    if options.long == "cut" or len(context) + longest <= room or longest > room // 2:
+    """The context, or its windows beside choices of up to `longest` tokens.
+
+    The choices stay whole where they leave the windows a quarter of the room.
+    """
+    if options.long == "cut" or len(context) + longest <= room:
         return [context]
-    windows, _ = text_windows((len(context), longest), room)
-    return [context[one.shown[0].start : one.shown[0].stop] for one in windows]
+    windows = moving_windows(len(context), max(room - longest, room // OVERLAP))
+    return [context[shown.start : shown.stop] for shown, _ in windows]
 
 
 def collate(features: Sequence[ChoiceFeatures]) -> Batch:
@@ -192,7 +195,9 @@ def texts(example: ChoiceExample) -> tuple[str, ...]:
 def counts(examples: Sequence[ChoiceExample]) -> dict[str, int]:
     """Questions with each number of choices."""
     found = Counter(len(example.choices) for example in examples)
-    return {f"{choices} choices": found[choices] for choices in sorted(found)}
+    return {
+        f"{choices} choice{'s' if choices > 1 else ''}": found[choices] for choices in sorted(found)
+    }
 
 
 def blind(examples: Sequence[ChoiceExample], labels: Sequence[str]) -> list[list[ChoicePrediction]]:
@@ -225,4 +230,5 @@ MULTIPLE_CHOICE = Task(
     merge=merge_softmax,
     blind=blind,
     least_labels=0,
+    trivial="1 choice",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -99,8 +100,12 @@ def evaluate(config: EvaluateConfig) -> EvaluateResult:
     if config.submission and Path(config.submission).is_file():
         raise UserError(f"{config.submission} is a file; name a folder with --submission")
     path, columns = _source(config, task, tuned)
+    written: dict[str, str] = {}
     for option, output in _outputs(config, task):
         check_answers_apart(output, directory, str(path), option)
+        before = written.setdefault(os.path.realpath(output), option) if output else option
+        if before != option:
+            raise UserError(f"{before} and {option} are both {output}; give each its own file")
     try:
         examples = task.read(path, columns)
     except MissingColumnError as error:
@@ -186,17 +191,14 @@ def _write(
             with writing(Path(config.submission, name)) as partial:
                 partial.write_text(content, encoding="utf-8", newline="\n")
 
-    def records() -> Iterator[dict[str, Any]]:
-        return map(task.record, examples, predictions)
-
     if config.output:
         with writing(config.output) as partial:
-            write_jsonl(partial, records())
+            write_jsonl(partial, evaluation.answers.records(task, examples))
     if config.report:
         write_evaluation_report(
             Path(config.report),
             f"Evaluation: {directory.resolve().name}",
             f"The task {task.name} on {path.name}.",
             asdict(evaluation.scores),
-            list(records()),
+            list(evaluation.answers.records(task, examples)),
         )
