@@ -87,10 +87,13 @@ def weights_on_disk(folder: Path) -> set[str]:
 
 def test_the_default_grid_is_the_papers() -> None:
     config = SearchConfig(checkpoint="x", output="y")
-    assert config.batch_size == [16, 32]
-    assert sorted(config.learning_rate) == [2e-5, 3e-5, 5e-5]
-    assert config.epochs == [2, 3, 4]
-    assert len(grid_points(config)) == 18
+    points = grid_points(config)
+    assert len(points) == 18
+    assert {point.batch_size for point in points} == {16, 32}
+    assert {point.learning_rate for point in points} == {2e-5, 3e-5, 5e-5}
+    assert {point.epochs for point in points} == {2, 3, 4}
+    features = grid_points(replace(config, features="last"))
+    assert {point.learning_rate for point in features} == {1e-3}
 
 
 def test_the_best_point_gets_the_seeds_and_its_best_run_is_kept(config: SearchConfig) -> None:
@@ -140,6 +143,9 @@ def test_chance_is_the_best_of_what_needs_no_reading() -> None:
     assert score_of_chance(get_task("classification"), texts, ["x", "y", "z"]) == 0.6
     assert score_of_chance(get_task("cola"), texts, ["x", "y"]) == 0.0
     assert score_of_chance(get_task("regression"), texts, ["score"]) == 0.0
+    sets = [TextExample("a", labels=one) for one in [("a", "b")] * 4 + [("a",), ("c",), ()]]
+    both = 2 * 9 / (2 * 7 + 10)  # a and b for all; one label alone or all three score less
+    assert score_of_chance(get_task("multi-label"), sets, ["a", "b", "c"]) == pytest.approx(both)
     words = [WordsExample(["a", "b", "c"], ["O", "B-PER", "O"])]
     tags = ["O", "B-PER", "I-PER"]
     assert score_of_chance(get_task("tagging"), words, tags) == pytest.approx(0.5)  # all B-PER
@@ -177,6 +183,8 @@ def test_a_smaller_search_makes_its_model_again_where_it_was_dropped(config: Sea
     saved = load_checkpoint(config.output).model.state_dict()
     kept = load_checkpoint(Path(config.output, small.best_run)).model.state_dict()
     assert all(saved[name].equal(kept[name]) for name in saved)
+    assert weights_on_disk(Path(config.output)) == {Path(small.best_run).name}
+    assert not list(Path(config.output).glob("runs/*/checkpoints"))
 
 
 def test_two_processes_find_what_one_finds(config: SearchConfig, tmp_path: Path) -> None:
@@ -345,6 +353,8 @@ def test_a_worker_that_dies_is_told_and_the_search_can_go_on(config: SearchConfi
         ({"freeze_layers": 3}, "--freeze-layers is 3; the checkpoint has 2 layers"),
         ({"task": "ner"}, "no task 'ner'"),
         ({"data": None}, "--data"),
+        ({"batch_tokens": 4}, "--batch-tokens 4 is less than"),
+        ({"max_examples": 2, "seeds": 20}, "drawn with seed .* all have the same label"),
     ],
 )
 def test_what_cannot_work_is_told_before_anything_is_written(

@@ -170,7 +170,9 @@ class SearchConfig(TuningOptions):
 
     epochs: list[float] = option([2.0, 3.0, 4.0], help="passes over the training examples")
     batch_size: list[int] = option([16, 32], help="sequences a step")
-    learning_rate: list[float] = option([5e-5, 3e-5, 2e-5], help="peak learning rates")
+    learning_rate: list[float] = option(
+        [], help="peak learning rates (default: 5e-5 3e-5 2e-5, with --features 1e-3)"
+    )
     seeds: int = option(
         1, help="fine-tunings at the best point of the grid, from --seed on (see --grid-seeds)"
     )

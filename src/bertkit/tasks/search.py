@@ -48,17 +48,27 @@ from bertkit.tasks.grid import (
     mean_score,
     summary,
 )
-from bertkit.tasks.options import check
+from bertkit.tasks.options import (
+    FEATURES_RATE,
+    check,
+    check_task,
+    task_options,
+    training_source,
+)
 from bertkit.tasks.own_data import resolve
 from bertkit.tasks.registry import get_task
-from bertkit.tasks.runs import Ended, fine_tune_all, forget, threads_each
+from bertkit.tasks.runs import Ended, fine_tune_all, forget, how_it_ended, threads_each
 from bertkit.tasks.start import load_model
 from bertkit.tasks.tables import metrics_line
 from bertkit.tasks.task import Task
+from bertkit.text.tokenizer import Tokenizer
 from bertkit.training.claim import claim
 
 NOT_PUBLISHED = frozenset({"log.jsonl", "inputs.json", CARD, REPORT})
 """Files of a run that are not about the tuned model, or call it by the run's name."""
+
+PAPERS_RATES = [5e-5, 3e-5, 2e-5]
+"""The learning rates of its grid (appendix A.3)."""
 
 _SHARED = [field.name for field in fields(TuningOptions)]
 _FOUND = ("task", "data", "train", "text", "pair", "label")
@@ -115,13 +125,14 @@ def search(config: SearchConfig) -> SearchResult:
         UserError: what `finetune` raises; a grid without points; no run has a score.
         Interrupted: after Ctrl-C or SIGTERM; the same call continues.
     """
+    config = replace(config, learning_rate=peak_rates(config))
     points = grid_points(config)
     for point in points:
         check(config_of(config, point, config.seed))
-    config, task, chance = _begin(config, points[0])
-    out = Path(config.output)
     count = max(config.seeds, config.grid_seeds)
     seeds = range(config.seed, config.seed + count)
+    config, task, chance = _begin(config, points[0], seeds)
+    out = Path(config.output)
     tried: list[Attempt] = []
     total = len(points) * config.grid_seeds + count - config.grid_seeds
     with Progress("search", total, "runs", config.quiet) as progress:
@@ -163,6 +174,7 @@ def search(config: SearchConfig) -> SearchResult:
         runs=[_as_row(one) for one in tried],
         seconds=round(sum(one.ended.seconds for one in tried), 3),
     )
+    _keep_only(kept, out / "runs")
     _publish(Path(kept.ended.output), out)
     with writing(out / "results.json") as partial:
         write_json(partial, asdict(result))
@@ -182,7 +194,9 @@ def _again(config: SearchConfig, lost: Attempt, metric: str, chance: float) -> A
     return attempt(lost.point, lost.seed, ended, metric, chance)
 
 
-def _begin(config: SearchConfig, point: Point) -> tuple[SearchConfig, Task, float]:
+def _begin(
+    config: SearchConfig, point: Point, seeds: Sequence[int]
+) -> tuple[SearchConfig, Task, float]:
     """Starts or continues the search in its folder, once nothing is wrong with its runs.
 
     Returns:
@@ -191,9 +205,17 @@ def _begin(config: SearchConfig, point: Point) -> tuple[SearchConfig, Task, floa
     any_config = resolve(config_of(config, point, config.seed))
     config = replace(config, **{name: getattr(any_config, name) for name in _FOUND})
     task = get_task(str(config.task))
+    check_task(config, task)
     data = read_data(any_config, task)
+    # for the complaints of all these, before anything is written
+    for seed in seeds if config.max_examples is not None else ():
+        read_data(replace(any_config, seed=seed, quiet=True), task)
     start = checkpoint_path(config.checkpoint)
-    load_model(any_config, task, data, start)  # for its complaints, before anything is written
+    model, _ = load_model(any_config, task, data, start)
+    if config.batch_tokens is not None:
+        options = task_options(any_config)
+        made = task.features(data.train, Tokenizer.load(start), data.labels, options)
+        training_source(any_config, task, made, model)
     chance = score_of_chance(task, data.dev, data.labels)
     out = Path(config.output)
     claim(out, config, "search.yaml", (MAY_CHANGE - {"evaluate_steps"}) | _OWN)
@@ -209,13 +231,18 @@ def grid_points(config: SearchConfig) -> list[Point]:
             raise UserError(f"--{option} is {count}; give 1 or more")
     if config.workers is not None and config.workers < 1:
         raise UserError(f"--workers is {config.workers}; give 1 or more")
-    for option in ("batch_size", "learning_rate", "epochs"):
+    for option in ("batch_size", "epochs"):
         if not getattr(config, option):
             raise UserError(f"--{option.replace('_', '-')} has no values; give one or more")
     # steps of --batch-tokens know no batch size, so that the first may stand for all
     sizes = config.batch_size if config.batch_tokens is None else config.batch_size[:1]
-    values = product(sizes, config.learning_rate, config.epochs)
+    values = product(sizes, peak_rates(config), config.epochs)
     return list(dict.fromkeys(Point(*value) for value in values))
+
+
+def peak_rates(config: SearchConfig) -> list[float]:
+    """The learning rates given, or those for what is trained."""
+    return config.learning_rate or ([FEATURES_RATE] if config.features else PAPERS_RATES)
 
 
 def config_of(config: SearchConfig, point: Point, seed: int) -> FinetuneConfig:
@@ -255,6 +282,16 @@ def _drop_weights(tried: Sequence[Attempt], grid_seeds: int) -> None:
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         if one not in kept:
             (folder / WEIGHTS).unlink(missing_ok=True)
+
+
+def _keep_only(kept: Attempt, runs: Path) -> None:
+    """Removes restart points and weights of all runs that have ended but the one that is kept,
+    also of those that a larger search has left there."""
+    for folder in runs.iterdir():
+        if folder.is_dir() and how_it_ended(str(folder)) is not None:
+            shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+            if folder != Path(kept.ended.output):
+                (folder / WEIGHTS).unlink(missing_ok=True)
 
 
 def _publish(run: Path, out: Path) -> None:
