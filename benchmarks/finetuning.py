@@ -80,6 +80,14 @@ def folder_of(task: str, data: Path, scratch: Path) -> Path:
     return folder
 
 
+QUESTION_OPTIONS: dict[str, Any] = {
+    "doc_stride": WINDOW_STEP,
+    "question_tokens": QUESTION_TOKENS,
+    "answer_tokens": ANSWER_TOKENS,
+    "n_best": N_BEST,
+}
+
+
 def our_config(task: str, folder: Path, output: Path, options: argparse.Namespace) -> Any:
     from bertkit.tasks.config import FinetuneConfig
 
@@ -93,10 +101,7 @@ def our_config(task: str, folder: Path, output: Path, options: argparse.Namespac
         batch_size=BATCH,
         warmup=WARMUP,
         sequence_length=TASKS[task].length,
-        doc_stride=WINDOW_STEP,
-        question_tokens=QUESTION_TOKENS,
-        answer_tokens=ANSWER_TOKENS,
-        n_best=N_BEST,
+        **(QUESTION_OPTIONS if TASKS[task].articles else {}),
         micro_batch_tokens=options.micro_batch_tokens,
         seed=options.seed,
         precision=options.precision,

@@ -208,6 +208,12 @@ WORDS: list[tuple[str, str, str, str, list[tuple[list[str], list[str]]]]] = [
      [(list("共产党的"), list("BMES"))]),
     ("segmentation", "train", "zh_gsd-ud-train.conllu",
      "1\t世纪\t_\tNOUN\t_\t_\t0\troot\t_\t_\n\n", [(list("世纪"), list("BE"))]),
+    # a blank inside a word or as a character is left out
+    ("segmentation", "train", "zh_gsd-ud-train.conllu",
+     "1\t1 000\t_\tNUM\t_\t_\t0\troot\t_\t_\n2\t元\t_\tNOUN\t_\t_\t0\troot\t_\t_\n\n",
+     [(list("1000元"), list("BMMES"))]),
+    ("segmentation", "train", "train.txt", "共\tB\n产\tE\n\u3000\tS\n2003\tS\n党\tS\n\n",
+     [(list("共产2003党"), list("BEBMMES"))]),
 ]  # fmt: skip
 
 
@@ -223,6 +229,11 @@ def test_a_label_that_the_data_set_does_not_have_is_named_with_its_line(tmp_path
         UserError, match=r"line 2: the label .2. is none of 0 .negative.*and 2 more"
     ):
         read("sst-2", "dev", tmp_path, "dev.tsv", rows)
+
+
+def test_words_are_not_learned_from_a_table(tmp_path):
+    with pytest.raises(UserError, match="is a table, and words are learned from text"):
+        TASKS["segmentation"].read(tmp_path / "train.jsonl", Columns())
 
 
 def test_several_files_for_one_split_are_named(tmp_path):

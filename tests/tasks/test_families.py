@@ -22,6 +22,7 @@ from bertkit.tasks.evaluate import evaluate
 from bertkit.tasks.finetune import finetune
 from bertkit.tasks.readers import TextExample, WordsExample
 from bertkit.tasks.registry import TASKS
+from bertkit.tasks.regression import ScorePrediction
 from bertkit.tasks.task import TaskOptions
 from tests.tasks.tiny import NEUTRAL, finetune_until, sentiment_rows, tiny_config, tuning
 
@@ -145,6 +146,29 @@ def test_prices_are_learned_as_well_as_stars_and_the_file_holds_prices(
         tuning(run, tmp_path / "on", data=str(data), task="regression", label="score", epochs=0.05)
     )
     assert kept.head == "kept" and kept.metrics["spearman"] > 0.85
+    (tmp_path / "stars").mkdir()
+    stars = write(tmp_path / "stars", scored_rows)
+    fresh = finetune(
+        tuning(run, tmp_path / "down", data=str(stars), task="regression", label="score")
+    )
+    assert fresh.head == "replaced" and fresh.metrics["rmse"] < 1
+    back = finetune(
+        tuning(tmp_path / "down", tmp_path / "up", data=str(data), task="regression", label="score")
+    )
+    assert back.head == "replaced" and back.metrics["rmse"] < 20_000
+
+
+@pytest.mark.parametrize("scores", [[2019 + n / 100 for n in range(30)], [10010.0, 10039.0] * 5])
+def test_numbers_close_to_each_other_are_counted_apart(scores):
+    examples = [TextExample("a", label=str(score)) for score in scores]
+    found = TASKS["regression"].counts(examples)
+    assert len(found) == 10
+    assert sum(found.values()) == len(scores)
+
+
+def test_a_small_number_is_written_as_it_is():
+    line = TASKS["regression"].record(TextExample("a"), ScorePrediction(3.4e-8))
+    assert line["score"] == 3.4e-8
 
 
 def test_an_interrupted_regression_ends_with_the_weights_of_one_that_ran_through(
@@ -311,6 +335,18 @@ def test_a_segmenter_writes_words_that_make_the_text(checkpoint, tmp_path):
     assert model.task.record(example, prediction)["text"] == text
 
 
+def test_sentences_in_windows_are_told_and_measured_whole(tiny_tokenizer):
+    examples = [WordsExample(["man"] * 20, ["O"] * 20), WordsExample(["man"], ["O"])]
+    made = TASKS["tagging"].features(examples, tiny_tokenizer, ["O"], TaskOptions(12))
+    assert made.whole == [22, 3]
+    assert made.notes == [
+        "1 of 2 sentences are longer than 12 tokens and read in windows: "
+        f"{len(made.features)} sequences in all"
+    ]
+    short = TASKS["tagging"].features(examples[1:], tiny_tokenizer, ["O"], TaskOptions(12))
+    assert short.notes == []
+
+
 def test_a_sentence_is_read_in_its_documents_context(tiny_tokenizer):
     sentences = [["the", "man"], ["he", "ran"], ["a", "dog"], ["it", "sat"]]
     examples = [
@@ -418,7 +454,6 @@ def test_probabilities_of_an_unlabeled_file_come_without_scores(checkpoint, tmp_
 
 def test_submissions_are_written_as_the_makers_ask():
     from bertkit.tasks.classification import ClassPrediction
-    from bertkit.tasks.regression import ScorePrediction
 
     def said(*labels: str) -> list[ClassPrediction]:
         return [ClassPrediction(label, 1.0, {}) for label in labels]

@@ -347,7 +347,7 @@ def test_a_run_is_not_continued_when_its_dev_file_goes_or_comes(checkpoint, tmp_
         ({"train": "x.tsv"}, "either as --data FOLDER or as --train FILE"),
         (
             {"data": "nowhere"},
-            "looked for train.tsv, train.csv, train.jsonl, .* in nowhere, which does",
+            "there is no nowhere; give the task's folder, or a file of examples",
         ),
         ({"sequence_length": 65}, "beyond the model's 64 positions"),
         ({"sequence_length": 2}, "no room"),
@@ -369,7 +369,7 @@ def test_a_run_is_not_continued_when_its_dev_file_goes_or_comes(checkpoint, tmp_
         ({"batch_tokens": 64, "micro_batch_size": 4}, "give --micro-batch-tokens"),
         ({"micro_batch_tokens": 64, "micro_batch_size": 4}, "not both"),
         ({"micro_batch_tokens": 0}, "tokens at once is 0"),
-        ({"max_examples": 1}, "1 examples drawn all have the same label"),
+        ({"max_examples": 1}, "1 examples drawn with seed 0 all have the same label"),
         ({"checkpoint": "nothing-here"}, "nothing-here"),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 
 from bertkit.errors import UserError
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
+from bertkit.tasks.data import columns_of
 from bertkit.tasks.evaluate import evaluate
 from bertkit.tasks.finetune import finetune
 from bertkit.tasks.own_data import infer, resolve
@@ -212,6 +213,77 @@ def test_labels_of_choices_are_numbers_letters_or_texts(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("choices", "key"),
+    [
+        ({"text": ["right", "wrong"], "label": ["1", "2"]}, "1"),
+        ({"text": ["right", "wrong"], "label": ["B", "A"]}, "B"),
+        ([{"label": "x", "text": "right"}, {"label": "y", "text": "wrong"}], "x"),
+        ({"text": ["right", "wrong"], "label": []}, "A"),
+        (["right ", " wrong"], " right"),
+    ],
+)
+def test_a_choices_own_key_names_it(choices, key, tmp_path):
+    rows = [{"id": 0, "text": "q", "choices": choices, "answerKey": key}]
+    [found] = TASKS["multiple-choice"].read(written(tmp_path, "a.jsonl", rows), Columns())
+    assert (found.choices[0].strip(), found.answer, found.id) == ("right", 0, "0")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "task"),
+    [
+        ("a.csv", 'text,choices,label\nq,"[""a"", ""b""]",1\n', "multiple-choice"),
+        ("a.csv", "text,choices,label\nq,\"['a', 'b']\",1\n", "multiple-choice"),
+        ("a.csv", "text,tags\nx,\"['a', 'b']\"\ny,[]\n", "multi-label"),
+        ("a.csv", "text,answers,options,label\nx,a,b,c\ny,d,e,f\n", "classification"),
+    ],
+)
+def test_lists_in_cells_are_lists_and_a_plural_is_no_numbered_column(name, content, task, tmp_path):
+    path = written(tmp_path, name, content)
+    found = resolve(config(train=str(path)))
+    assert found.task == task
+    if task == "multiple-choice":
+        [example] = TASKS[task].read(path, columns_of(found))
+        assert (example.choices, example.answer) == (["a", "b"], 1)
+    if task == "multi-label":
+        assert [e.labels for e in TASKS[task].read(path, columns_of(found))] == [("a", "b"), ()]
+
+
+def test_a_named_task_finds_the_columns_too(tmp_path, capsys):
+    asked = [{"text": "t", "question": "q", "choices": ["a", "b"], "label": 0}]
+    cases = [
+        ("multiple-choice", "a.jsonl", asked, ("text", "question", None)),
+        ("classification", "b.csv", "sentence1,sentence2,label\nx,y,a\nz,w,b\n",
+         ("sentence1", "sentence2", "label")),
+        ("regression", "c.csv", "review,score\nx,1.5\ny,2.5\n", ("review", None, "score")),
+    ]  # fmt: skip
+    for task, name, content, columns in cases:
+        path = written(tmp_path, name, content)
+        found = resolve(config(train=str(path), task=task, quiet=False))
+        assert (found.text, found.pair, found.label) == columns
+        assert f"the task is {task}" in " ".join(capsys.readouterr().err.split())
+        assert len(TASKS[task].read(path, columns_of(found))) > 0
+    kept = resolve(config(train=str(path), task="regression", text="score", label="review"))
+    assert (kept.text, kept.label) == ("score", "review")
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "message"),
+    [
+        ("classification", {"label_delimiter": ";"}, "--label-delimiter is for multi-label"),
+        ("cola", {"choices": ["a", "b"]}, "--choices is for multiple-choice, and the task is cola"),
+        ("cola", {"doc_stride": 50}, "--doc-stride is for question-answering"),
+        ("squad-1.1", {"document_context": True}, "--document-context is for tagging"),
+    ],
+)
+def test_an_option_that_means_nothing_to_the_task_is_refused(task, options, message, tmp_path):
+    path = written(tmp_path, "a.csv", "text,label\nx,a\ny,b\n")
+    wanted = config(train=str(path), task=task, output=str(tmp_path / "r"), **options)
+    with pytest.raises(UserError, match=message):
+        finetune(wanted)
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
     ("choices", "labels", "answers"),
     [
         (["0", "2", "1", "3"], [2, 1], [2, 1]),  # a JSON number counts
@@ -258,6 +330,8 @@ def test_words_without_tags_are_read_where_tags_need_not_be_known(tmp_path):
     assert [e.words for e in read_tagged(lists, unlabeled)] == [["a", "b"], ["c"]]
     forms = written(tmp_path, "a.conllu", "1\tdo\tdo\t_\t_\t_\t0\troot\t_\t_\n\n")
     assert [e.words for e in read_tagged(forms, unlabeled)] == [["do"]]
+    empty = written(tmp_path, "b.jsonl", [{"tokens": ["a"], "tags": ["O"]}, {"tokens": []}])
+    assert [e.words for e in read_tagged(empty, unlabeled)] == [["a"], []]
     for path in (bare, lists, forms):
         assert not any(TASKS["tagging"].is_labelled(e) for e in read_tagged(path, unlabeled))
     with pytest.raises(UserError, match="no column 'ner_tags'"):
@@ -313,6 +387,13 @@ def test_from_a_file_to_predictions_with_a_split_that_is_kept(checkpoint, tmp_pa
         ("a.jsonl", [{"text": "x", "labels": []}] * 3, {}, "have no label"),
         ("a.conll", "x O\ny O\n\nz O\n", {}, "have no label"),
         ("a.csv", 'text,label\n"",a\n" ",b\n', {}, "all 2 texts of .* are empty"),
+        ("a.jsonl", [{"text": "q", "choices": ["a"], "label": 0}], {}, "of the kind '1 choice'"),
+        (
+            "a.jsonl",
+            [{"id": None, "context": "c", "question": "q", "answers": []}] * 2,
+            {},
+            "of the kind 'unanswerable'",
+        ),
     ],
 )
 def test_data_with_nothing_to_tell_apart_are_refused(

@@ -302,6 +302,16 @@ def test_options_that_cannot_work_are_one_line_for_the_user(checkpoint, tmp_path
         finetune(config(checkpoint, tmp_path, tmp_path / "run", **changes))
 
 
+def test_answers_that_all_stand_elsewhere_are_counted_and_named(checkpoint, tmp_path):
+    document = json.loads(write_squad(tmp_path / "train.json", 5, 1).read_text())
+    for paragraph in document["data"][0]["paragraphs"]:
+        for qa in paragraph["qas"]:
+            qa["answers"] = [{"text": "zzz", "answer_start": 1}]
+    (tmp_path / "train.json").write_text(json.dumps(document))
+    with pytest.raises(UserError, match=r"4 questions .*'zzz' is not at 1"):
+        finetune(config(checkpoint, tmp_path, tmp_path / "run", dev_share=0.2))
+
+
 def test_questions_whose_answers_are_unknown_are_for_predict_only(checkpoint, tmp_path):
     document = json.loads(write_squad(tmp_path / "train.json", 5, 1).read_text())
     del document["data"][0]["paragraphs"][2]["qas"][0]["answers"]

@@ -77,7 +77,9 @@ LCQMC = classes(
         text=("text_a", "sentence1"),
         pair=("text_b", "sentence2"),
         names=SAME,
-        form=TableForm(suffix=".tsv", header=("text_a", "text_b", "label"), marks=("text_a",)),
+        form=TableForm(
+            suffix=".tsv", header=("text_a", "text_b", "label"), marks=("text_a", "sentence1")
+        ),
     ),
     split_files(("{split}.tsv", "{split}.txt")),
 )

@@ -76,7 +76,7 @@ def read_hellaswag(path: Path, columns: Columns) -> list[ChoiceExample]:
         return (
             _text(row, "ctx_a"),
             _text(row, "ctx_b"),
-            _list(row, "endings"),
+            _list(row, "endings")[0],
             row.get("label"),
             name,
         )
@@ -89,23 +89,15 @@ def read_commonsenseqa(path: Path, columns: Columns) -> list[ChoiceExample]:
 
     def parts(row: Record) -> Parts:
         question = value_of(row, ("question",), "--text")
-        choices: Any = row.get("choices")
+        holder: Record = row
         if isinstance(question, dict):
-            choices, question = question.get("choices"), question.get("stem", "")
-        if isinstance(choices, list) and all(isinstance(one, dict) for one in choices):
-            choices = {
-                "label": [one.get("label") for one in choices],
-                "text": [one.get("text") for one in choices],
-            }
-        elif isinstance(choices, list):
-            choices = {"text": choices}
-        said = _list(record(choices, row.where), "text") if isinstance(choices, dict) else []
-        if not said:
+            holder = record(question, row.where)
+            question = question.get("stem", "")
+        if not isinstance(holder.get("choices"), (list, dict)) or not holder["choices"]:
             raise UserError(f"{row.where}: no choices; give CommonsenseQA's own file")
+        said, keys = _list(holder, "choices")
         key = row.get("answerKey") or None
-        letters = as_list(choices.get("label")) or []
-        answer = letters.index(key) if key in letters else key
-        return plain_text(question), "", said, answer, row.get("id", "")
+        return plain_text(question), "", said, _keyed(key, keys), row.get("id", "")
 
     return _examples(path, columns, ((row, parts(row)) for row in read_records(path)))
 
@@ -117,7 +109,8 @@ def read_c3(path: Path, columns: Columns) -> list[ChoiceExample]:
         def parts_of(row: Record) -> Parts:
             lines = value_of(row, ("context",), "--text")
             context = "\n".join(lines) if isinstance(lines, list) else str(lines)
-            return context, _text(row, "question"), _list(row, "choice"), row.get("answer"), ""
+            choices, _ = _list(row, "choice")
+            return context, _text(row, "question"), choices, row.get("answer"), ""
 
         return _examples(path, columns, ((row, parts_of(row)) for row in read_records(path)))
     paths = [path]
@@ -135,7 +128,7 @@ def read_c3(path: Path, columns: Columns) -> list[ChoiceExample]:
                     parts: Parts = (
                         "\n".join(lines),
                         plain_text(asked["question"]),
-                        _list(record(asked, where.where), "choice"),
+                        _list(record(asked, where.where), "choice")[0],
                         asked.get("answer"),
                         f"{name}-{index}" if len(questions) > 1 else str(name),
                     )
@@ -160,20 +153,16 @@ def read_choices(path: Path, columns: Columns) -> list[ChoiceExample]:
         label = row.get(columns.label) if columns.label else _first(row, LABELS)
         if label is None and not columns.unlabeled:
             value_of(row, (columns.label or LABELS[0],), "--label")
-        return (
-            context,
-            question,
-            choices_of(row, columns.choices),
-            label,
-            _first(row, ("id",)) or "",
-        )
+        choices, keys = choices_of(row, columns.choices)
+        name = row.get("id")
+        return context, question, choices, _keyed(label, keys), "" if name is None else name
 
     rows = ((row, parts(row)) for row in read_records(path))
     return _examples(path, columns, rows, may_be_empty=False)
 
 
-def choices_of(row: Record, names: tuple[str, ...]) -> list[str]:
-    """The choices of a row of one's own table."""
+def choices_of(row: Record, names: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """The choices of a row of one's own table, and the keys that stand beside them, if any."""
     if not names:
         found = [name for name in LISTS if name in row]
         numbered = next(
@@ -195,27 +184,44 @@ def choices_of(row: Record, names: tuple[str, ...]) -> list[str]:
     values = [plain_text(value_of(row, (name,), "--choices")) for name in names]
     while values and not values[-1]:  # a question with fewer choices leaves the last cells empty
         values.pop()
-    return values
+    return values, []
 
 
 def is_numbered(name: str, prefix: str) -> bool:
     """Whether a column is one of several: choice0, ending_1, optionA."""
-    rest = name.lower().removeprefix(prefix).lstrip("_ ")
-    numbered = rest.isdigit() or (len(rest) == 1 and rest.isalpha())
+    rest = name.lower().removeprefix(prefix)
+    number = rest.lstrip("_ ")
+    numbered = number.isdigit() or (len(number) == 1 and number.isalpha() and rest != "s")
     return name.lower().startswith(prefix) and numbered
 
 
-def _list(row: Record, name: str) -> list[str]:
+def _list(row: Record, name: str) -> tuple[list[str], list[str]]:
+    """The choices in a column, and the keys that stand beside them, if any.
+
+    A list of texts, a list of {"label": "A", "text": ...}, or {"label": [...], "text": [...]}.
+    """
     value = value_of(row, (name,), "--choices")
-    if isinstance(value, dict) and isinstance(value.get("text"), list):
-        value = value["text"]
+    keys: list[Any] = []
+    if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+        value = {key: [one.get(key) for one in value] for key in ("label", "text")}
+    if isinstance(value, dict):
+        keys, value = as_list(value.get("label")) or [], value.get("text")
     choices = as_list(value)
     if choices is None:
         raise UserError(
             f"{row.where}: column '{name}' holds no list; write a JSON list, or name a column "
             "for each choice with --choices"
         )
-    return ["" if one is None else plain_text(one) for one in choices]
+    texts, names = (
+        ["" if one is None else plain_text(one) for one in values] for values in (choices, keys)
+    )
+    return texts, names if len(names) == len(texts) and all(names) else []
+
+
+def _keyed(label: Any, keys: Sequence[str]) -> Any:
+    """The number of the choice whose key a label is; where there are no keys, the label."""
+    key = "" if label is None else plain_text(label)
+    return keys.index(key) if key in keys else label
 
 
 def _examples(
@@ -241,7 +247,7 @@ def _examples(
             mistakes.add(row.where, f"choice {blank[0]} of {len(choices)} is empty")
         elif label in (None, "") and not columns.unlabeled:
             mistakes.add(row.where, "the label is empty")
-        elif label not in (None, "") and answer is None:
+        elif label not in (None, "") and answer is None and not columns.unlabeled:
             mistakes.add(
                 row.where, f"the label {label!r} is neither 0 to {len(choices) - 1} nor a choice"
             )
@@ -281,7 +287,8 @@ def _is_count(label: Any) -> bool:
 
 
 def _by_text(label: str, choices: list[str]) -> int | None:
-    return choices.index(label) if label in choices else None
+    stripped = [choice.strip() for choice in choices]
+    return stripped.index(label) if label in stripped else None
 
 
 def _by_number(label: str, choices: list[str]) -> int | None:

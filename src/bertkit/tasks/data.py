@@ -188,6 +188,11 @@ def _labels(task: Task, examples: Sequence[Any], file: Path) -> list[str]:
         raise UserError(
             f"all {len(examples)} examples of {file} {one}; there is nothing to tell apart"
         )
+    if kinds == [task.trivial]:
+        raise UserError(
+            f"all {len(examples)} questions of {file} are of the kind '{task.trivial}'; there is "
+            "nothing to tell apart"
+        )
     labels = task.labels(examples)
     if task.head == "tagging" and len(labels) == 1:
         raise UserError(f"all words of {file} have the tag '{labels[0]}'; nothing to tell apart")
@@ -203,7 +208,7 @@ def _drawn(
     found = task.counts([examples[row] for row in drawn])
     if sum(map(bool, found.values())) < task.least_labels:
         raise UserError(
-            f"the {count} examples drawn all have the same label; "
+            f"the {count} examples drawn with seed {seed} all have the same label; "
             "raise --max-examples or change --seed"
         )
     return drawn

@@ -41,6 +41,7 @@ from bertkit.tasks.data import Data, read_data, same_inputs
 from bertkit.tasks.fit import check_fit
 from bertkit.tasks.options import (
     check,
+    check_task,
     keeps_best,
     peak_rate,
     task_options,
@@ -174,6 +175,7 @@ def finetune_to_the_end(config: FinetuneConfig) -> tuple[FinetuneResult, int | N
     check(config)
     config = resolve(config)
     task = get_task(str(config.task))
+    check_task(config, task)
     config = replace(config, learning_rate=peak_rate(config))  # so that the run's files tell it
     start = checkpoint_path(config.checkpoint)
     tokenizer = Tokenizer.load(start)
@@ -233,7 +235,7 @@ def _features(
     """The units to train on; what they are made of is said, and written to the run."""
     made = task.features(data.train, tokenizer, data.labels, options)
     if not made.features:
-        raise UserError("no training example holds a token; check the text column")
+        raise UserError("; ".join(made.notes) or "no training example holds a token; check --text")
     summary = summarise(task, data.train, data.dev, made, options.sequence_length, data.train_rows)
     say(str(summary), quiet)
     with writing(run / "data.json") as partial:
@@ -246,11 +248,10 @@ def _features(
 def _write(run: Path, summary: FinetuneResult, model: nn.Module, scorer: _Scorer) -> None:
     """Puts the tuned model into the run, and what it says about the dev examples."""
     data = scorer.data
-    predictions = zip(data.dev, scorer.newest.answers.predictions, strict=True)
     with writing_into(run) as partial:
         save_checkpoint(model, partial)
         scorer.tokenizer.save(partial, max_positions(model))
-        records = (scorer.task.record(example, found) for example, found in predictions)
+        records = scorer.newest.answers.records(scorer.task, data.dev)
         write_jsonl(partial / "predictions.jsonl", records)
         write_json(partial / "metrics.json", asdict(summary))
         if data.dev_rows is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 from torch import nn
@@ -150,6 +151,32 @@ def training_source(
     )
 
 
+_OF_ONE_HEAD = {
+    "label_delimiter": "multi-label",
+    "choices": "multiple-choice",
+    "document_context": "tagging",
+    "doc_stride": "question-answering",
+    "doc_overlap": "question-answering",
+    "question_tokens": "question-answering",
+    "answer_tokens": "question-answering",
+    "n_best": "question-answering",
+}
+"""Options that mean something to one head alone."""
+
+
+def check_task(config: TuningOptions, task: Task) -> None:
+    """Refuses options that mean nothing to the task."""
+    for field in fields(TuningOptions):
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        head = _OF_ONE_HEAD.get(field.name, task.head)
+        if head != task.head and getattr(config, field.name) != default:
+            kind = "" if task.name == task.head else f", which is {task.head}"
+            raise UserError(
+                f"--{field.name.replace('_', '-')} is for {head}, and the task is {task.name}"
+                f"{kind}; leave it out"
+            )
+
+
 def check(config: FinetuneConfig) -> None:
     """Refuses numbers that make no training."""
     if (config.data is None) == (config.train is None):
@@ -193,5 +220,7 @@ def check(config: FinetuneConfig) -> None:
     ):
         if not value >= 0:
             raise UserError(f"the {name} is {value}; give 0 or more")
+    if config.label_delimiter == "":
+        raise UserError("--label-delimiter is empty; give what stands between two labels, as ;")
     if not 0 < config.dev_share < 1:
         raise UserError(f"the dev share is {config.dev_share}; give a share between 0 and 1")

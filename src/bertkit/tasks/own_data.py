@@ -23,11 +23,11 @@ from bertkit.progress import say
 from bertkit.tasks.choice_readers import LABELS as CHOICE_LABELS
 from bertkit.tasks.choice_readers import LISTS, PREFIXES, is_numbered
 from bertkit.tasks.config import FinetuneConfig
-from bertkit.tasks.readers import as_list, label_list
+from bertkit.tasks.readers import as_list, find_file, label_list
 from bertkit.tasks.records import RECORD_SUFFIXES, hub_split, is_hub, read_records
-from bertkit.tasks.registry import TASKS
-from bertkit.tasks.rows import Record, no_column, plain_text, read_lines
-from bertkit.tasks.word_readers import TAG_LISTS, TAGGED, WORD_LISTS
+from bertkit.tasks.registry import TASKS, get_task
+from bertkit.tasks.rows import Record, no_column, plain_text
+from bertkit.tasks.word_readers import TAG_LISTS, TAGGED, WORD_LISTS, is_columns
 
 TEXTS = ("text", "sentence", "content", "review", "body", "title", "question")
 PAIRS = (
@@ -49,6 +49,8 @@ NAMES = ("id", "idx", "index")
 MANY_VALUES = 20
 """Labels that are whole numbers of more values than this are taken for scores."""
 QUESTION_ANSWERING = "question-answering"
+TABLES = frozenset({"classification", "regression", "multi-label", "multiple-choice"})
+"""The tasks whose examples are rows with columns of texts."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,34 @@ def resolve(config: FinetuneConfig) -> FinetuneConfig:
     if data is not None and not is_hub(data) and Path(data).is_file():
         config = replace(config, data=None, train=data)
     if config.task is not None:
-        return config
+        return _with_columns(config)
     source = _training_source(config)
     found = infer(source, config)
     say(f"{source}: {found.why}, so the task is {found.task} (--task says otherwise)", config.quiet)
     return replace(config, task=found.task, text=found.text, pair=found.pair, label=found.label)
+
+
+def _with_columns(config: FinetuneConfig) -> FinetuneConfig:
+    """The configuration of a task for one's own table with the columns that nobody named."""
+    task = get_task(str(config.task))
+    if task.name not in TABLES:
+        return config
+    source = (
+        Path(config.train) if config.train else find_file(task, Path(str(config.data)), "train")
+    )
+    first = None if source is None else next(read_records(source), None)
+    if source is None or first is None:
+        return config  # reading it says what is wrong
+    if task.name == "multiple-choice":
+        text, pair = _asked_columns(source, first, config)
+        label = config.label
+    else:
+        text, pair = _text_columns(source, first, config)
+        label = _label_column(first, config)
+    if (text, pair, label) != (config.text, config.pair, config.label):
+        of = f"'{label}' of " if label else ""
+        say(f"{source}: the task is {task.name}, {of}{_named(text, pair)}", config.quiet)
+    return replace(config, text=text, pair=pair, label=label)
 
 
 def _training_source(config: FinetuneConfig) -> Path:
@@ -128,7 +153,11 @@ def infer(path: Path, config: FinetuneConfig) -> Found:
     if as_list(first.get(words)) is not None and as_list(first.get(tags)) is not None:
         return Found("tagging", "lists of words and of tags", words, None, tags)
     several = [name for name in first if any(is_numbered(name, prefix) for prefix in PREFIXES)]
-    lists = [name for name in LISTS if isinstance(first.get(name), (list, dict))]
+    lists = [
+        name
+        for name in LISTS
+        if isinstance(first.get(name), dict) or as_list(first.get(name)) is not None
+    ]
     if config.choices or len(several) > 1 or lists:
         names = list(config.choices or lists[:1] or several)
         text, pair = _asked_columns(path, first, config)
@@ -136,7 +165,7 @@ def infer(path: Path, config: FinetuneConfig) -> Found:
         used = {text, pair, config.label, *names, *CHOICE_LABELS}
         return Found("multiple-choice", why + _unread(first, used), text, pair, config.label)
     text, pair = _text_columns(path, first, config)
-    label = config.label or next((name for name in LABELS if name in first), None)
+    label = _label_column(first, config)
     if label is None or label not in first:
         raise no_column(first, first.where, label or "label", "--label")
     task, why = _kind_of_labels(path, label, [row.get(label) for row in rows], config)
@@ -170,6 +199,10 @@ def _asked_columns(path: Path, first: Record, config: FinetuneConfig) -> tuple[s
     return _text_columns(path, first, config)
 
 
+def _label_column(first: Record, config: FinetuneConfig) -> str | None:
+    return config.label or next((name for name in LABELS if name in first), None)
+
+
 def _text_columns(path: Path, first: Record, config: FinetuneConfig) -> tuple[str, str | None]:
     """The columns of the text and of the second text."""
     if config.text is not None:
@@ -182,7 +215,7 @@ def _text_columns(path: Path, first: Record, config: FinetuneConfig) -> tuple[st
     for name in TEXTS:
         if name in first:
             return name, config.pair
-    label = config.label or next((name for name in LABELS if name in first), None)
+    label = _label_column(first, config)
     others = [name for name in first if name not in (label, config.pair)]
     if len(others) == 1 and len(first) > 1:
         return others[0], config.pair
@@ -233,13 +266,6 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def is_columns(path: Path) -> bool:
-    """Whether the first lines of a file are words with tags."""
-    lines = [line for _, line in zip(range(50), read_lines(path), strict=False)]
-    counts = {len(line.split()) for _, line in lines if line.strip()}
-    return bool(counts) and min(counts) >= 2 and max(counts) <= 12 and len(counts) <= 2
 
 
 def _is_squad(path: Path) -> bool:

@@ -393,6 +393,7 @@ QUESTION_ANSWERING = Task(
     main="f1",
     blind=blind,
     least_labels=0,
+    trivial="unanswerable",
     is_labelled=is_labelled,
     from_input=from_input,
     submission=submission,

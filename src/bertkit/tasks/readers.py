@@ -6,6 +6,7 @@ Labels that cannot be used are counted, and one message names the first three.
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -13,11 +14,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bertkit.errors import UserError
 from bertkit.progress import say
 from bertkit.tasks.records import RECORD_SUFFIXES, hub_split, is_hub, read_records
 from bertkit.tasks.rows import Record, TableForm, no_column, plain_text
 from bertkit.tasks.task import Columns, Task
+
+MOST = float(np.finfo(np.float32).max)
+"""The largest score that a model can learn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +169,12 @@ def read_scores(
         label = "" if value is None else plain_text(value).strip()
         if columns.unlabeled and label in layout.without:
             label = ""
-        if (label or not columns.unlabeled) and as_number(label) is None:
-            mistakes.add(row.where, f"the score '{label}' is not a finite number")
+        number = as_number(label)
+        if number is not None and abs(number) > MOST:
+            mistakes.add(row.where, f"the score {label} is beyond {MOST:g}")
+        elif (label or not columns.unlabeled) and number is None:
+            said = f"the score '{label}' is" if label else "the score is empty or NaN,"
+            mistakes.add(row.where, f"{said} not a finite number")
         examples.append(TextExample(text, pair, label, id=_id(row, layout)))
     mistakes.refuse("mend or leave out these rows")
     return some(examples, path)
@@ -219,12 +229,19 @@ def label_list(value: Any, delimiter: str | None) -> tuple[str, ...] | None:
 
 
 def as_list(value: Any) -> list[Any] | None:
-    """A list, or what a cell holds as a JSON list; None for anything else."""
+    """A list, or what a cell holds as a JSON list or as Python writes lists; else None.
+
+    >>> as_list('["a", "b"]'), as_list("['a', 'b']"), as_list("a")
+    (['a', 'b'], ['a', 'b'], None)
+    """
     if isinstance(value, str) and value.strip().startswith("["):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
-            return None
+            try:
+                value = ast.literal_eval(value.strip())
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
+                return None
     return value if isinstance(value, list) else None
 
 
@@ -328,9 +345,10 @@ def find_file(task: Task, folder: Path, split: str) -> Path | None:
     for name in task.files.get(split, ()):
         found = sorted(folder.glob(name)) if "*" in name else [folder / name]
         if len(found) > 1:
+            option = f"--{split}" if split in ("train", "dev") else "--data"
             raise UserError(
                 f"{folder} has several {split} files ({', '.join(one.name for one in found)}); "
-                f"name one with --{split}"
+                f"name one with {option}"
             )
         if found and found[0].is_file():
             return found[0]
@@ -345,9 +363,9 @@ def require_file(task: Task, folder: Path, split: str) -> Path:
             raise UserError(
                 f"{task.name} has no {split} file; its splits are {', '.join(task.files)}"
             )
-        there = "does not exist" if not folder.is_dir() else "has none of them"
-        if is_hub(folder):
-            there = f"has no {split} split"
+        if not is_hub(folder) and not folder.is_dir():
+            raise UserError(f"there is no {folder}; give the task's folder, or a file of examples")
+        there = f"has no {split} split" if is_hub(folder) else "has none of them"
         raise UserError(
             f"no {split} file for {task.name}: looked for {', '.join(task.files[split])} in "
             f"{folder}, which {there}"

@@ -2,7 +2,8 @@
 
 The sequence is classification's; the model's one output is the number itself. A fresh head starts
 at the mean of the training scores, and learns in units of about their standard deviation: so prices
-are learned as well as stars, and the first steps are not spent on the mean.
+are learned as well as stars, and the first steps are not spent on the mean. A head that was trained
+on numbers of another range would never come back from there, so it starts fresh too.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -20,6 +22,7 @@ import torch
 from torch import nn
 
 from bertkit.model.bert import RegressionModel
+from bertkit.model.layers import Linear, truncated_normal_
 from bertkit.tasks.batches import flat_inputs
 from bertkit.tasks.metrics import correlation_scores
 from bertkit.tasks.readers import TextExample, own_files, read_scores
@@ -33,6 +36,10 @@ OUTPUT = "score"
 """The name of the one output in the checkpoint."""
 BINS = 10
 """Rows of the report's table of scores."""
+FAR = 4.0
+"""From the mean, in standard deviations (to the next power of two)."""
+OTHER_SIZE = 10.0
+"""Fine-tuning changes the size of a head's weights by less than this factor."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +60,36 @@ def collate(features: Sequence[Features]) -> Batch:
     return Batch(flat_inputs(features), {"scores": torch.tensor(scores, dtype=torch.float32)})
 
 
-def start(model: nn.Module, examples: Sequence[TextExample], fresh: bool) -> None:
+def start(model: nn.Module, examples: Sequence[TextExample], fresh: bool) -> bool:
     """Sets the model's scale to the power of two nearest to the scores' standard deviation, and a
-    fresh head's bias to their mean."""
+    fresh head's bias to their mean; so it does with a head whose numbers are of another range.
+
+    Returns whether the head is fresh now.
+    """
     assert isinstance(model, RegressionModel)
     scores = [float(example.label) for example in examples]
-    deviation = pstdev(scores)
+    mean, deviation = fmean(scores), pstdev(scores)
     model.rescale(2.0 ** round(math.log2(deviation)) if deviation else 1.0)
-    if fresh:
-        head = model.classifier.dense
-        with torch.no_grad():
+    head, drawn = model.classifier.dense, model.config.initializer_range
+    if not fresh and _is_near(head, mean / model.scale, drawn):
+        return False
+    with torch.no_grad():
+        if fresh:
             head.weight.mul_(model.scale)  # it was drawn for a number near 1
-            head.bias.fill_(fmean(scores) / model.scale)
+        else:
+            truncated_normal_(head.weight, drawn)
+        head.bias.fill_(mean / model.scale)
+    return True
+
+
+def _is_near(head: Linear, mean: float, drawn: float) -> bool:
+    """Whether a head's numbers are about in the range of the scores, both in the scores' scale.
+
+    Args:
+        drawn: the standard deviation that weights start from.
+    """
+    size = float(head.weight.detach().square().mean().sqrt()) / drawn
+    return abs(float(head.bias.detach()) - mean) < FAR and 1 / OTHER_SIZE < size < OTHER_SIZE
 
 
 class ScoreObjective:
@@ -97,7 +122,7 @@ def metric(examples: Sequence[TextExample], predictions: Sequence[ScorePredictio
 
 def record(example: TextExample, prediction: ScorePrediction) -> dict[str, Any]:
     """A line of the prediction file: the text, the number, and the right one where known."""
-    line = asked_line(example) | {"score": round(prediction.score, 6)}
+    line = asked_line(example) | {"score": float(f"{prediction.score:.7g}")}
     if example.label:
         line["gold"] = float(example.label)
     return line
@@ -112,7 +137,14 @@ def ranges(examples: Sequence[TextExample]) -> Callable[[Sequence[TextExample]],
     low, high = min(scores, default=0.0), max(scores, default=0.0)
     bins = BINS if low < high else 1
     width = (high - low) / bins
-    names = [f"{low + bin * width:.4g} to {low + (bin + 1) * width:.4g}" for bin in range(bins)]
+    borders = [low + number * width for number in range(bins + 1)]
+    written = next(
+        texts
+        for digits in range(4, 18)
+        if len(set(texts := [f"{one:.{digits}g}" for one in borders])) == len(borders)
+        or digits == 17
+    )
+    names = [f"{one} to {following}" for one, following in pairwise(written)]
     names = names if width else [f"{low:g}"]
 
     def count(others: Sequence[TextExample]) -> dict[str, int]:

@@ -139,17 +139,17 @@ def _questions(document: Any, path: Path) -> Iterator[QuestionExample]:
         )
     if not isinstance(document, dict):
         raise UserError(f"{path}: a {_kind(document)} where an object belongs; {FORM}")
-    for a, article in enumerate(_list(document, "data", path, "")):
-        at = f"data[{a}]"
-        for p, paragraph in enumerate(_list(article, "paragraphs", path, at)):
+    for a, article in enumerate(_list(document, "data", f"{path}, top")):
+        at = f"{path}, data[{a}]"
+        for p, paragraph in enumerate(_list(article, "paragraphs", at)):
             place = f"{at}.paragraphs[{p}]"
-            context = _text(paragraph, "context", path, place)
-            for q, qa in enumerate(_list(paragraph, "qas", path, place)):
+            context = _text(paragraph, "context", place)
+            for q, qa in enumerate(_list(paragraph, "qas", place)):
                 where = f"{place}.qas[{q}]"
-                question = _text(qa, "question", path, where)
-                name = qa.get("id", number)
+                question = _text(qa, "question", where)
+                name = _name(qa, number)
                 number += 1
-                yield QuestionExample(str(name), question, context, _answers(qa, path, where))
+                yield QuestionExample(name, question, context, _answers(qa, where))
 
 
 def _are_records(document: Any) -> bool:
@@ -163,60 +163,61 @@ def _recorded(path: Path) -> Iterator[QuestionExample]:
         values = dict(one)
         answers = values.get("answers")
         if isinstance(answers, dict):  # the hub's form: a list of each field
-            texts, starts = (
-                _list(answers, key, path, one.where) for key in ("text", "answer_start")
-            )
+            texts, starts = (_list(answers, key, one.where) for key in ("text", "answer_start"))
             values["answers"] = [
                 {"text": text, "answer_start": start}
                 for text, start in zip(texts, starts, strict=False)
             ]
-        context = _text(values, "context", path, one.where)
-        question = _text(values, "question", path, one.where)
-        name = str(values.get("id", number))
-        yield QuestionExample(name, question, context, _answers(values, path, one.where))
+        context = _text(values, "context", one.where)
+        question = _text(values, "question", one.where)
+        answers_of_one = _answers(values, one.where)
+        yield QuestionExample(_name(values, number), question, context, answers_of_one)
 
 
-def _answers(qa: dict[str, Any], path: Path, where: str) -> tuple[Answer, ...] | None:
+def _name(question: dict[str, Any], number: int) -> str:
+    name = question.get("id")
+    return str(number if name is None else name)
+
+
+def _answers(qa: dict[str, Any], where: str) -> tuple[Answer, ...] | None:
     if qa.get("is_impossible"):
         return ()
     if qa.get("answers") is None:
         return None
     answers = []
-    for number, answer in enumerate(_list(qa, "answers", path, where)):
+    for number, answer in enumerate(_list(qa, "answers", where)):
         place = f"{where}.answers[{number}]"
-        text = _text(answer, "text", path, place)
+        text = _text(answer, "text", place)
         start = answer.get("answer_start")
         if isinstance(start, bool) or not isinstance(start, int):
             raise UserError(
-                f"{path}, {place}: answer_start is {start!r}, not a number of characters; "
+                f"{place}: answer_start is {start!r}, not a number of characters; "
                 "give where the answer begins in the context, from 0"
             )
         answers.append(Answer(text, start))
     return tuple(answers)
 
 
-def _list(holder: Any, key: str, path: Path, where: str) -> list[Any]:
-    value = _value(holder, key, path, where)
+def _list(holder: Any, key: str, where: str) -> list[Any]:
+    value = _value(holder, key, where)
     if not isinstance(value, list):
-        raise UserError(
-            f"{path}, {where or 'top'}: '{key}' is a {_kind(value)}, not a list; {FORM}"
-        )
+        raise UserError(f"{where}: '{key}' is a {_kind(value)}, not a list; {FORM}")
     return value
 
 
-def _text(holder: Any, key: str, path: Path, where: str) -> str:
-    value = _value(holder, key, path, where)
+def _text(holder: Any, key: str, where: str) -> str:
+    value = _value(holder, key, where)
     if not isinstance(value, str):
-        raise UserError(f"{path}, {where}: '{key}' is a {_kind(value)}, not a text; {FORM}")
+        raise UserError(f"{where}: '{key}' is a {_kind(value)}, not a text; {FORM}")
     # half a surrogate pair ("\ud800") is no character; a "?" keeps every offset
     return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
 
 
-def _value(holder: Any, key: str, path: Path, where: str) -> Any:
+def _value(holder: Any, key: str, where: str) -> Any:
     if not isinstance(holder, dict):
-        raise UserError(f"{path}, {where}: a {_kind(holder)} where an object belongs; {FORM}")
+        raise UserError(f"{where}: a {_kind(holder)} where an object belongs; {FORM}")
     if key not in holder:
-        raise UserError(f"{path}, {where or 'top'}: no '{key}'; {FORM}")
+        raise UserError(f"{where}: no '{key}'; {FORM}")
     return holder[key]
 
 

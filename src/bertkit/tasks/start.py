@@ -29,6 +29,11 @@ from bertkit.training.seeds import seed_initial_weights
 HeadStart = Literal["fresh", "replaced", "kept"]
 """Of a pre-trained checkpoint; where it had another task's head; where it had this one."""
 
+_OF_HEAD: dict[HeadStart, str] = {
+    "replaced": "the checkpoint has another task's head: it is replaced by a fresh one",
+    "kept": "the checkpoint has a head with the same labels: it is trained on",
+}
+
 
 def load_model(
     config: FinetuneConfig, task: Task, data: Data, start: Path
@@ -45,7 +50,7 @@ def load_model(
     model = loaded.model
     check_sequence_length(task_options(config).sequence_length, model)
     check_layers(model, config.reinitialise_layers, config.freeze_layers)
-    head = _say_of_head(loaded, config.quiet)
+    head = _head_start(loaded)
     if any(name.startswith("bert.pooler.") for name in loaded.missing):
         say("the checkpoint has no pooler; it starts untrained", config.quiet)
     if config.initialise == "random":
@@ -53,8 +58,11 @@ def load_model(
         labelled = [data.labels] if head_name in LABELLED else []
         model = type(model)(model.config, *labelled, **head_options)
         head = "fresh"
-    if task.start is not None:
-        task.start(model, data.train, head != "kept")
+    if task.start is not None and task.start(model, data.train, head != "kept") and head == "kept":
+        head = "replaced"
+        say("the checkpoint's head is for other numbers: a fresh one replaces it", config.quiet)
+    elif head != "fresh":
+        say(_OF_HEAD[head], config.quiet)
     reinitialise(model, config.reinitialise_layers, config.seed)
     freeze(model, config.freeze_layers, config.freeze_embeddings)
     return model, head
@@ -76,12 +84,10 @@ def chosen_head(config: FinetuneConfig, task: Task) -> tuple[str, dict[str, Any]
     return task.feature_head, {"features": config.features, "lstm_size": config.lstm_size}
 
 
-def _say_of_head(loaded: LoadedCheckpoint, quiet: bool) -> HeadStart:
+def _head_start(loaded: LoadedCheckpoint) -> HeadStart:
     """Whether the head is the checkpoint's own."""
     if any(name.startswith(TASK_HEADS) for name in loaded.unexpected):
-        say("the checkpoint has another task's head: it is replaced by a fresh one", quiet)
         return "replaced"
     if any(name.startswith(TASK_HEADS) for name in loaded.missing):
         return "fresh"
-    say("the checkpoint has a head with the same labels: it is trained on", quiet)
     return "kept"

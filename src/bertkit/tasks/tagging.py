@@ -87,6 +87,8 @@ def features(
     unseen_words = 0
     room = options.sequence_length - 2
     number_of = {label: number for number, label in enumerate(labels or [])}
+    whole: list[int] = []
+    divided = 0
     seen: dict[str, list[int]] = {}
     pieces_of: list[list[list[int]]] = []
     for example in examples:
@@ -108,7 +110,10 @@ def features(
         around = contexts(documents, pieces_of, room)
     for number, (example, pieces) in enumerate(zip(examples, pieces_of, strict=True)):
         before, after = around[number]
-        for first, last, asked in windows([len(piece) for piece in pieces], room):
+        lengths = [len(piece) for piece in pieces]
+        whole.append(sum(lengths) + 2)
+        divided += sum(lengths) > room
+        for first, last, asked in windows(lengths, room):
             ids = [tokenizer.cls_id, *before]
             positions = {}
             for word in range(first, last):
@@ -119,7 +124,15 @@ def features(
             made.append(
                 Features(number, ids, [0] * len(ids), [positions[w] for w in asked], asked, targets)
             )
-    return FeatureSet(made, [len(one.ids) for one in made], unseen_words=unseen_words)
+    notes = []
+    if divided and labels is not None:
+        notes = [
+            f"{divided:,} of {len(examples):,} sentences are longer than {options.sequence_length} "
+            f"tokens and read in windows: {len(made):,} sequences in all"
+        ]
+    return FeatureSet(
+        made, [len(one.ids) for one in made], whole=whole, unseen_words=unseen_words, notes=notes
+    )
 
 
 def contexts(

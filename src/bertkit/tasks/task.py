@@ -184,8 +184,9 @@ class Task:
         blind: (examples, labels) -> the predictions of each way to answer all examples alike; a
             model that scores no better has learned nothing. None where such answers score 0.
         least_labels: fewer kinds of labels in `counts` mean that there is nothing to learn.
+        trivial: nor is there where all examples are of this kind.
         start: (model, training examples, whether the head is fresh) sets what the family wants of
-            a model before training.
+            a model before training; returns whether the head is fresh now.
         is_labelled: example -> whether it says what is right.
         from_input: (input, tokenizer) -> an example without labels, where the task takes other
             inputs than texts, pairs of them and words (see `inference/load.py`).
@@ -222,7 +223,8 @@ class Task:
     feature_head: str | None = None
     blind: Callable[[Sequence[Any], Sequence[str]], list[list[Any]]] | None = None
     least_labels: int = 2
-    start: Callable[[nn.Module, Sequence[Any], bool], None] | None = None
+    trivial: str | None = None
+    start: Callable[[nn.Module, Sequence[Any], bool], bool] | None = None
     is_labelled: Callable[[Any], bool] = lambda example: True
     from_input: Callable[[Any, Tokenizer], Any] | None = None
     pairs: bool = False

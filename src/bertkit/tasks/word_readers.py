@@ -11,13 +11,15 @@ Tags come out as IOB2 whichever scheme a file uses; bare tags stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from bertkit.errors import UserError
 from bertkit.progress import say
+from bertkit.tasks.metrics import OUTSIDE
 from bertkit.tasks.readers import Mistakes, WordsExample, as_list
-from bertkit.tasks.records import RECORD_SUFFIXES, is_hub, read_records
+from bertkit.tasks.records import RECORD_SUFFIXES, has_records, is_hub, read_records
 from bertkit.tasks.rows import no_column, plain_text, read_lines
 from bertkit.tasks.schemes import iob2_of_sentences
 from bertkit.tasks.task import Columns
@@ -80,8 +82,7 @@ def read_columns(path: Path, columns: Columns) -> list[WordsExample]:
             finish()
             document = 0 if document is None else document + 1
         else:
-            # only blanks and tabs divide: U+3000 and its kind may be a word of its own
-            fields = line.replace("\t", " ").rstrip(" ").split(" ")
+            fields = _fields(line)
             width = width or len(fields)
             bare = columns.unlabeled and width == 1
             if len(fields) < 2 and not bare:
@@ -135,6 +136,7 @@ def read_lists(path: Path, columns: Columns) -> list[WordsExample]:
     sentences: list[tuple[list[str], list[str], int | None]] = []
     places: list[str] = []
     mistakes = Mistakes()
+    empty = Mistakes()
     for row in read_records(path):
         words = next((row[name] for name in word_names if name in row), None)
         if words is None:
@@ -153,10 +155,14 @@ def read_lists(path: Path, columns: Columns) -> list[WordsExample]:
             mistakes.add(row.where, f"word {words.index(None) + 1} is null")
         elif None in tags:
             mistakes.add(row.where, f"tag {tags.index(None) + 1} is null")
-        elif words:
+        elif not words and not columns.unlabeled:
+            empty.add(row.where, "no words")
+        else:
             sentences.append(([plain_text(w) for w in words], [plain_text(t) for t in tags], None))
             places.append(row.where)
     mistakes.refuse("give each sentence a list of words and a list of as many tags")
+    if empty.count:
+        say(f"sentences without words are passed over: {empty}")
     if not sentences:
         raise UserError(f"{path} has no sentences; give records with a list of words and of tags")
     return tagged_examples(path, sentences, lambda number: places[number])
@@ -182,7 +188,14 @@ def read_pos(path: Path, columns: Columns) -> list[WordsExample]:
 def read_segmented(path: Path, columns: Columns) -> list[list[str]]:
     """The words of each sentence of a segmented text: CoNLL-U, pairs, words divided by blanks (as
     in the SIGHAN bakeoffs), or one character and its B, M, E or S a line.
+
+    A blank inside a word, as CoNLL-U may have, is left out.
     """
+    if has_records(path):
+        raise UserError(
+            f"{path} is a table, and words are learned from text: give words divided by blanks, "
+            "word/tag pairs, CoNLL-U or BMES"
+        )
     if path.suffix.lower() == ".conllu":
         sentences = [words for words, _ in _conllu(path)]
     elif has_pairs(path):
@@ -193,7 +206,8 @@ def read_segmented(path: Path, columns: Columns) -> list[list[str]]:
         ]
     else:
         sentences = [line.split() for _, line in read_lines(path)]
-    sentences = [words for words in sentences if words]
+    joined = (["".join(word.split()) for word in words] for words in sentences)
+    sentences = [kept for words in joined if (kept := [word for word in words if word])]
     if not sentences:
         raise UserError(f"{path} has no sentences; give one a line, words divided by blanks")
     return sentences
@@ -252,26 +266,43 @@ def _conllu(path: Path) -> Iterator[tuple[list[str], list[str]]]:
     yield words, tags
 
 
-def _first_lines(path: Path, count: int = 5) -> list[list[str]]:
-    """The fields of the first lines that are not blank."""
-    lines = []
-    for _, line in read_lines(path):
-        if line.strip():
-            lines.append(line.split())
-        if len(lines) == count:
-            break
-    return lines
+def _fields(line: str) -> list[str]:
+    """The columns of a line; only blanks and tabs divide: U+3000 and its kind may be a word."""
+    return line.replace("\t", " ").rstrip(" ").split(" ")
+
+
+def _first_fields(path: Path, count: int) -> list[list[str]]:
+    """The columns of the first lines that are not blank, however many blanks divide them."""
+    lines = ([one for one in _fields(line) if one] for _, line in read_lines(path))
+    return list(islice(filter(None, lines), count))
+
+
+def is_columns(path: Path, types: Collection[str] | None = None) -> bool:
+    """Whether the first lines of a file are words with tags.
+
+    Args:
+        types: what the tags without their B-, I- and so on must be, beside O.
+    """
+    lines = _first_fields(path, 50)
+    counts = {len(fields) for fields in lines}
+    if not counts or min(counts) < 2 or max(counts) > 12 or len(counts) > 2:
+        return False
+    tags = {fields[-1] for fields in lines if fields[0] != DOCUMENT_START}
+    known = {one.lower() for one in (OUTSIDE, *(types or ()))}
+    return types is None or all(
+        (tag[2:] if tag[1:2] == "-" else tag).lower() in known for tag in tags
+    )
 
 
 def has_pairs(path: Path) -> bool:
     """Whether the first lines of a file are word/tag pairs."""
-    lines = _first_lines(path)
-    return bool(lines) and all("/" in pair[1:-1] for fields in lines for pair in fields)
+    lines = _first_fields(path, 5)
+    pairs = [pair for fields in lines for one in fields for pair in one.split()]
+    return bool(pairs) and all("/" in pair[1:-1] for pair in pairs)
 
 
 def _has_bmes(path: Path) -> bool:
-    lines = _first_lines(path)
+    lines = _first_fields(path, 5)
     return bool(lines) and all(
-        len(fields) == 2 and len(fields[0]) == 1 and fields[1] in ("B", "M", "E", "S")
-        for fields in lines
+        len(fields) == 2 and fields[1] in ("B", "M", "E", "S") for fields in lines
     )
