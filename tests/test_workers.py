@@ -86,6 +86,7 @@ def test_a_stop_waits_for_the_workers_and_a_second_one_does_not(tmp_path: Path) 
         f"open(os.path.join({str(tmp_path)!r}, str(os.getpid())), 'w').close(); time.sleep(60)"
     )
     script = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # as in a shell
         f"from bertkit.workers import parallel_map; list(parallel_map(exec, [{work!r}] * 2, 2))"
     )
     caller = subprocess.Popen([sys.executable, "-c", script])
