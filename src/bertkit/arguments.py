@@ -173,9 +173,9 @@ def _described(entry: Option) -> str:
     if isinstance(default, bool):
         default = "yes" if default else "no"
     elif isinstance(default, list):
-        default = " ".join(map(str, default)) or "none"
-    elif default is None and "default" in entry.help:  # it says what leaving it out means
-        return entry.help
-    elif default is None or default == "":
+        default = " ".join(map(str, default))
+    if default is None or default == "":
+        if "default" in entry.help:  # it says what leaving it out means
+            return entry.help
         default = "none"
     return f"{entry.help} (default: {default})"

@@ -42,9 +42,11 @@ class TuningOptions:
     )
     train: str | None = option(None, help="file of training examples, instead of --data")
     dev: str | None = option(None, help="file of dev examples, instead of --data")
-    text: str | None = option(None, help="column of the text (default: text, or the task's own)")
-    pair: str | None = option(None, help="column of the second text of a pair (default: none)")
-    label: str | None = option(None, help="column of the label (default: label, or the task's own)")
+    text: str | None = option(None, help="column of the text (default: found by its name)")
+    pair: str | None = option(
+        None, help="column of the second text of a pair (default: found by its name, or none)"
+    )
+    label: str | None = option(None, help="column of the label (default: found by its name)")
     label_delimiter: str | None = option(
         None, help="what divides several labels in one cell; means multi-label classification"
     )
