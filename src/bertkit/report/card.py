@@ -223,7 +223,7 @@ def _recipe(recipe: dict[str, Any]) -> list[str]:
         if value is None or key in untold or (key == "lstm_size" and not recipe.get("features")):
             continue
         if key in FILES and isinstance(value, str) and not value.startswith("hub:"):
-            value = Path(value).name
+            value = _named(value)
         rows.append((key.replace("_", " "), _code(str(value))))
     if not rows:
         return []
