@@ -76,7 +76,7 @@ def read_hellaswag(path: Path, columns: Columns) -> list[ChoiceExample]:
         return (
             _text(row, "ctx_a"),
             _text(row, "ctx_b"),
-            _list(row, "endings")[0],
+            _list(row, "endings"),
             row.get("label"),
             name,
         )
@@ -95,7 +95,7 @@ def read_commonsenseqa(path: Path, columns: Columns) -> list[ChoiceExample]:
             question = question.get("stem", "")
         if not isinstance(holder.get("choices"), (list, dict)) or not holder["choices"]:
             raise UserError(f"{row.where}: no choices; give CommonsenseQA's own file")
-        said, keys = _list(holder, "choices")
+        said, keys = _list_with_keys(holder, "choices")
         key = row.get("answerKey") or None
         return plain_text(question), "", said, _keyed(key, keys), row.get("id", "")
 
@@ -109,8 +109,7 @@ def read_c3(path: Path, columns: Columns) -> list[ChoiceExample]:
         def parts_of(row: Record) -> Parts:
             lines = value_of(row, ("context",), "--text")
             context = "\n".join(lines) if isinstance(lines, list) else str(lines)
-            choices, _ = _list(row, "choice")
-            return context, _text(row, "question"), choices, row.get("answer"), ""
+            return context, _text(row, "question"), _list(row, "choice"), row.get("answer"), ""
 
         return _examples(path, columns, ((row, parts_of(row)) for row in read_records(path)))
     paths = [path]
@@ -128,7 +127,7 @@ def read_c3(path: Path, columns: Columns) -> list[ChoiceExample]:
                     parts: Parts = (
                         "\n".join(lines),
                         plain_text(asked["question"]),
-                        _list(record(asked, where.where), "choice")[0],
+                        _list(record(asked, where.where), "choice"),
                         asked.get("answer"),
                         f"{name}-{index}" if len(questions) > 1 else str(name),
                     )
@@ -175,7 +174,7 @@ def choices_of(row: Record, names: tuple[str, ...]) -> tuple[list[str], list[str
         )
         names = tuple(numbered or found[:1])
     if len(names) == 1:
-        return _list(row, names[0])
+        return _list_with_keys(row, names[0])
     if not names:
         raise UserError(
             f"{row.where}: no column of choices (there are: {', '.join(row)}); "
@@ -195,7 +194,12 @@ def is_numbered(name: str, prefix: str) -> bool:
     return name.lower().startswith(prefix) and numbered
 
 
-def _list(row: Record, name: str) -> tuple[list[str], list[str]]:
+def _list(row: Record, name: str) -> list[str]:
+    """The choices in a column."""
+    return _list_with_keys(row, name)[0]
+
+
+def _list_with_keys(row: Record, name: str) -> tuple[list[str], list[str]]:
     """The choices in a column, and the keys that stand beside them, if any.
 
     A list of texts, a list of {"label": "A", "text": ...}, or {"label": [...], "text": [...]}.

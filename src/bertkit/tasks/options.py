@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import MISSING, fields
 from pathlib import Path
 
 from torch import nn
@@ -166,14 +165,12 @@ _OF_ONE_HEAD = {
 
 def check_task(config: TuningOptions, task: Task) -> None:
     """Refuses options that mean nothing to the task."""
-    for field in fields(TuningOptions):
-        default = field.default if field.default_factory is MISSING else field.default_factory()
-        head = _OF_ONE_HEAD.get(field.name, task.head)
-        if head != task.head and getattr(config, field.name) != default:
+    for option in configurations.options(TuningOptions):
+        head = _OF_ONE_HEAD.get(option.name, task.head)
+        if head != task.head and getattr(config, option.name) != option.default:
             kind = "" if task.name == task.head else f", which is {task.head}"
             raise UserError(
-                f"--{field.name.replace('_', '-')} is for {head}, and the task is {task.name}"
-                f"{kind}; leave it out"
+                f"{option.flag} is for {head}, and the task is {task.name}{kind}; leave it out"
             )
 
 

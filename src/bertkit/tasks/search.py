@@ -208,7 +208,7 @@ def _begin(
     check_task(config, task)
     data = read_data(any_config, task)
     # for the complaints of all these, before anything is written
-    for seed in seeds if config.max_examples is not None else ():
+    for seed in seeds[1:] if config.max_examples is not None else ():
         read_data(replace(any_config, seed=seed, quiet=True), task)
     start = checkpoint_path(config.checkpoint)
     model, _ = load_model(any_config, task, data, start)

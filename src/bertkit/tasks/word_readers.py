@@ -287,11 +287,11 @@ def is_columns(path: Path, types: Collection[str] | None = None) -> bool:
     counts = {len(fields) for fields in lines}
     if not counts or min(counts) < 2 or max(counts) > 12 or len(counts) > 2:
         return False
+    if types is None:
+        return True
     tags = {fields[-1] for fields in lines if fields[0] != DOCUMENT_START}
-    known = {one.lower() for one in (OUTSIDE, *(types or ()))}
-    return types is None or all(
-        (tag[2:] if tag[1:2] == "-" else tag).lower() in known for tag in tags
-    )
+    known = {one.lower() for one in (OUTSIDE, *types)}
+    return all((tag[2:] if tag[1:2] == "-" else tag).lower() in known for tag in tags)
 
 
 def has_pairs(path: Path) -> bool:
