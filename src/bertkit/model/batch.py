@@ -88,6 +88,18 @@ class FlatBatch:
             token_ids[real].numpy(), segment_ids[real].numpy(), real.sum(dim=1).numpy()
         )
 
+    def part(self, begin: int, end: int) -> FlatBatch:
+        """The sequences from `begin` to before `end`, at least one, as views where that works."""
+        bounds = self.bounds[begin : end + 1]
+        tokens = slice(int(bounds[0]), int(bounds[-1]))
+        return FlatBatch(
+            token_ids=self.token_ids[tokens],
+            segment_ids=self.segment_ids[tokens],
+            positions=self.positions[tokens],
+            bounds=bounds - bounds[0],
+            max_length=int(bounds.diff().max()),
+        )
+
     def extended(self, extra: int, pad_id: int = 0) -> FlatBatch:
         """The same sequences, then sequences of padding with `extra` tokens in all.
 
