@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -12,6 +14,7 @@ from bertkit.model.attention import (
     Backend,
     Layout,
     attend,
+    cheapest_parts,
     flash_rate,
     flash_takes,
 )
@@ -222,6 +225,51 @@ def test_the_plain_back_ends_gradient_is_autograds_with_the_same_dropout(lengths
     (of_autograd,) = torch.autograd.grad((expected * wanted).sum(), qkv)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(gradient, of_autograd)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("lengths", [[1, 2, 5, 5, 9], [9, 5, 6, 1], [4, 4, 8]])
+def test_parts_of_like_lengths_give_what_the_whole_gives(
+    lengths: list[int], causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bertkit.model.attention.PART_COST", 0)
+    layout = layout_of(lengths, causal=causal)
+    assert len(layout.parts) > 1
+    assert torch.equal(torch.cat([p.batch.lengths for p in layout.parts]), torch.tensor(lengths))
+    qkv = random_qkv(lengths).requires_grad_()
+    mine, plain = attend(qkv, layout, HEADS, 0.0, "matmul"), defined(qkv, lengths, causal)
+    torch.testing.assert_close(mine, plain)
+    upstream = torch.randn_like(mine)
+    (gradient,) = torch.autograd.grad(mine, qkv, upstream)
+    torch.testing.assert_close(gradient, torch.autograd.grad(plain, qkv, upstream)[0])
+
+    def with_one_mask(qkv: Tensor) -> Tensor:
+        torch.manual_seed(1)
+        return attend(qkv, layout, HEADS, 0.4, "matmul")
+
+    assert torch.autograd.gradcheck(with_one_mask, qkv)
+
+
+@pytest.mark.parametrize("cost", [0, 7, 50, 10**6])
+def test_sequences_are_cut_where_the_fewest_places_are_padded(cost: int) -> None:
+    def places(lengths: np.ndarray, ends: list[int]) -> int:
+        parts = np.split(lengths, ends[:-1])
+        return sum(len(part) * int(part.max()) ** 2 + cost for part in parts)
+
+    random = np.random.default_rng(cost)
+    for count in (1, 2, 6, 6, 6):
+        lengths = random.integers(1, 12, count)
+        inner = range(1, count)
+        cuts = [c for size in range(count) for c in combinations(inner, size)]
+        least = min(places(lengths, [*cut, count]) for cut in cuts)
+        assert places(lengths, cheapest_parts(lengths, cost)) == least
+
+
+def test_a_batch_of_like_lengths_is_one_part() -> None:
+    assert layout_of([6] * 64).parts[0].batch.sequences == 64
+    assert [part.batch.sequences for part in layout_of([20] * 9 + [100] * 9).parts] == [9, 9]
+    nearly = layout_of([126, 127, 128])
+    assert nearly.parts == [nearly]
 
 
 def test_flash_attention_is_told_a_rate_that_it_can_draw(flash: list[tuple[int, float]]) -> None:

@@ -116,7 +116,9 @@ def test_rows_asked_for_are_the_rows_of_the_whole(encoder: Encoder) -> None:
 def test_gradients_of_rows_are_those_of_the_whole(encoder: Encoder) -> None:
     batch = random_batch(LENGTHS, CONFIG.vocab_size).flat
     rows = torch.tensor([0, 75, 13, 40])
-    upstream = torch.randn(len(rows), CONFIG.hidden_size, generator=torch.Generator().manual_seed(1))
+    upstream = torch.randn(
+        len(rows), CONFIG.hidden_size, generator=torch.Generator().manual_seed(1)
+    )
     gradients = []
     for part in (encoder(batch, rows), encoder(batch)[rows]):
         parameters = [value for name, value in encoder.named_parameters() if "pooler" not in name]
