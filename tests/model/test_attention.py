@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -42,7 +42,7 @@ def layout_of(
     lengths: list[int], dtype: torch.dtype = torch.float64, causal: bool = False
 ) -> Layout:
     batch = FlatBatch.from_sequences([[1] * length for length in lengths])
-    return Layout(batch, dtype, causal)
+    return Layout(batch, dtype, HEADS, causal)
 
 
 def random_qkv(lengths: list[int], dtype: torch.dtype = torch.float64) -> Tensor:
@@ -73,7 +73,7 @@ def test_attention_and_its_gradient_are_what_the_paper_defines(
     backend: Backend, lengths: list[int], causal: bool
 ) -> None:
     qkv = random_qkv(lengths).requires_grad_()
-    mine = attend(qkv, layout_of(lengths, causal=causal), HEADS, 0.0, backend)
+    mine = attend(qkv, layout_of(lengths, causal=causal), 0.0, backend)
     plain = defined(qkv, lengths, causal)
     torch.testing.assert_close(mine, plain)
     upstream = torch.randn_like(mine)
@@ -92,7 +92,7 @@ def test_the_gradient_is_right_with_dropped_probabilities(lengths: list[int], ca
 
     def with_one_mask(qkv: Tensor) -> Tensor:
         torch.manual_seed(1)
-        return attend(qkv, layout, HEADS, 0.4, "matmul")
+        return attend(qkv, layout, 0.4, "matmul")
 
     assert torch.autograd.gradcheck(with_one_mask, random_qkv(lengths).requires_grad_())
 
@@ -101,7 +101,7 @@ def test_dropped_attention_keeps_its_expectation() -> None:
     lengths = [5, 3]
     qkv, layout = random_qkv(lengths), layout_of(lengths)
     torch.manual_seed(2)
-    draws = torch.stack([attend(qkv, layout, HEADS, 0.1, "matmul") for _ in range(4000)])
+    draws = torch.stack([attend(qkv, layout, 0.1, "matmul") for _ in range(4000)])
     deviation = draws.std(dim=0) / len(draws) ** 0.5
     assert ((draws.mean(dim=0) - defined(qkv, lengths)).abs() < 5 * deviation + 1e-9).all()
 
@@ -111,10 +111,10 @@ def test_dropped_attention_keeps_its_expectation() -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_sequence_never_sees_another(backend: Backend, lengths: list[int], value: float) -> None:
     qkv, layout = random_qkv(lengths, torch.float32), layout_of(lengths, torch.float32)
-    before = attend(qkv, layout, HEADS, 0.0, backend).split(lengths)
+    before = attend(qkv, layout, 0.0, backend).split(lengths)
     changed = qkv.clone()
     changed[: lengths[0]] = value
-    after = attend(changed, layout, HEADS, 0.0, backend).split(lengths)
+    after = attend(changed, layout, 0.0, backend).split(lengths)
     assert not torch.equal(after[0], before[0])
     for one, other in zip(before[1:], after[1:], strict=True):
         assert torch.equal(one, other)
@@ -127,11 +127,11 @@ def test_in_a_causal_model_no_token_sees_a_later_one(
     backend: Backend, lengths: list[int], dtype: torch.dtype
 ) -> None:
     qkv, layout = random_qkv(lengths, dtype), layout_of(lengths, dtype, causal=True)
-    before = attend(qkv, layout, HEADS, 0.0, backend)
+    before = attend(qkv, layout, 0.0, backend)
     for place in range(sum(lengths)):
         changed = qkv.clone()
         changed[place] = 100.0
-        after = attend(changed, layout, HEADS, 0.0, backend)
+        after = attend(changed, layout, 0.0, backend)
         assert torch.equal(after[:place], before[:place])
         assert not torch.equal(after[place], before[place])
 
@@ -140,7 +140,7 @@ def test_in_a_causal_model_no_token_sees_a_later_one(
 def test_in_a_causal_model_no_gradient_reaches_a_later_token(lengths: list[int]) -> None:
     for backend in BACKENDS:
         qkv = random_qkv(lengths).requires_grad_()
-        context = attend(qkv, layout_of(lengths, causal=True), HEADS, 0.0, backend)
+        context = attend(qkv, layout_of(lengths, causal=True), 0.0, backend)
         context[: lengths[0] - 1].sum().backward()
         assert qkv.grad is not None
         assert qkv.grad[: lengths[0] - 1].abs().sum() > 0
@@ -150,7 +150,7 @@ def test_in_a_causal_model_no_gradient_reaches_a_later_token(lengths: list[int])
 @pytest.mark.parametrize("lengths", [MIXED, EQUAL])
 def test_no_gradient_reaches_another_sequence(lengths: list[int]) -> None:
     qkv = random_qkv(lengths).requires_grad_()
-    context = attend(qkv, layout_of(lengths), HEADS, 0.0, "matmul")
+    context = attend(qkv, layout_of(lengths), 0.0, "matmul")
     context[: lengths[0]].sum().backward()
     assert qkv.grad is not None
     assert qkv.grad[: lengths[0]].abs().sum() > 0
@@ -160,18 +160,18 @@ def test_no_gradient_reaches_another_sequence(lengths: list[int]) -> None:
 def test_scores_far_apart_stay_finite() -> None:
     qkv = (random_qkv(MIXED, torch.float32) * 1e3).requires_grad_()
     for backend in BACKENDS:
-        context = attend(qkv, layout_of(MIXED, torch.float32), HEADS, 0.1, backend)
+        context = attend(qkv, layout_of(MIXED, torch.float32), 0.1, backend)
         (gradient,) = torch.autograd.grad(context.sum(), qkv)
         assert torch.isfinite(context).all() and torch.isfinite(gradient).all()
 
 
 def test_auto_differentiates_with_matmul_and_answers_with_sdpa() -> None:
     qkv, layout = random_qkv(MIXED, torch.float32).requires_grad_(), layout_of(MIXED, torch.float32)
-    learning = attend(qkv, layout, HEADS, 0.0, "auto")
+    learning = attend(qkv, layout, 0.0, "auto")
     assert learning.grad_fn is not None and "_Attention" in learning.grad_fn.name()
     with torch.no_grad():
-        answer = attend(qkv, layout, HEADS, 0.0, "auto")
-        assert torch.equal(answer, attend(qkv, layout, HEADS, 0.0, "sdpa"))
+        answer = attend(qkv, layout, 0.0, "auto")
+        assert torch.equal(answer, attend(qkv, layout, 0.0, "sdpa"))
 
 
 def test_nothing_is_padded_where_all_sequences_have_one_length() -> None:
@@ -208,7 +208,7 @@ def test_the_plain_back_ends_gradient_is_autograds_with_the_same_dropout(lengths
     qkv = torch.randn(shape[0], 3 * shape[1], dtype=torch.float64, requires_grad=True)
     wanted = torch.randn(shape, dtype=torch.float64)
     torch.manual_seed(9)
-    found = attend(qkv, Layout(batch, torch.float64), heads, rate, "matmul")
+    found = attend(qkv, Layout(batch, torch.float64, heads), rate, "matmul")
     (gradient,) = torch.autograd.grad((found * wanted).sum(), qkv)
 
     torch.manual_seed(9)
@@ -237,7 +237,7 @@ def test_parts_of_like_lengths_give_what_the_whole_gives(
     assert len(layout.parts) > 1
     assert torch.equal(torch.cat([p.batch.lengths for p in layout.parts]), torch.tensor(lengths))
     qkv = random_qkv(lengths).requires_grad_()
-    mine, plain = attend(qkv, layout, HEADS, 0.0, "matmul"), defined(qkv, lengths, causal)
+    mine, plain = attend(qkv, layout, 0.0, "matmul"), defined(qkv, lengths, causal)
     torch.testing.assert_close(mine, plain)
     upstream = torch.randn_like(mine)
     (gradient,) = torch.autograd.grad(mine, qkv, upstream)
@@ -245,37 +245,40 @@ def test_parts_of_like_lengths_give_what_the_whole_gives(
 
     def with_one_mask(qkv: Tensor) -> Tensor:
         torch.manual_seed(1)
-        return attend(qkv, layout, HEADS, 0.4, "matmul")
+        return attend(qkv, layout, 0.4, "matmul")
 
     assert torch.autograd.gradcheck(with_one_mask, qkv)
 
 
 @pytest.mark.parametrize("cost", [0, 7, 50, 10**6])
-def test_sequences_are_cut_where_the_fewest_places_are_padded(cost: int) -> None:
-    def places(lengths: np.ndarray, ends: list[int]) -> int:
+def test_sequences_are_cut_where_there_are_the_fewest_scores(
+    cost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bertkit.model.attention.PART_COST", cost)
+
+    def total(lengths: np.ndarray, ends: Sequence[int]) -> int:
         parts = np.split(lengths, ends[:-1])
-        return sum(len(part) * int(part.max()) ** 2 + cost for part in parts)
+        return sum(len(part) * HEADS * int(part.max()) ** 2 + cost for part in parts)
 
     random = np.random.default_rng(cost)
     for count in (1, 2, 6, 6, 6):
         lengths = random.integers(1, 12, count)
-        inner = range(1, count)
-        cuts = [c for size in range(count) for c in combinations(inner, size)]
-        least = min(places(lengths, [*cut, count]) for cut in cuts)
-        assert places(lengths, cheapest_parts(lengths, cost)) == least
+        cuts = [c for size in range(count) for c in combinations(range(1, count), size)]
+        least = min(total(lengths, [*cut, count]) for cut in cuts)
+        assert total(lengths, cheapest_parts(lengths, HEADS)) == least
 
 
-def test_a_batch_of_like_lengths_is_one_part() -> None:
-    assert layout_of([6] * 64).parts[0].batch.sequences == 64
-    assert [part.batch.sequences for part in layout_of([20] * 9 + [100] * 9).parts] == [9, 9]
-    nearly = layout_of([126, 127, 128])
-    assert nearly.parts == [nearly]
+def test_a_batch_is_one_part_unless_lengths_differ_much() -> None:
+    for whole in (layout_of([6] * 64), layout_of([126, 127, 128])):
+        assert whole.parts == [whole]
+    mixed = layout_of([30] * 9 + [200] * 9)
+    assert [part.batch.sequences for part in mixed.parts] == [9, 9]
 
 
 def test_flash_attention_is_told_a_rate_that_it_can_draw(flash: list[tuple[int, float]]) -> None:
     """Of 256 random bytes it keeps those up to floor(255 * (1 - rate)), and scales by 1/(1 - rate):
     unbiased where the rate is a multiple of 1/256."""
-    attend(random_qkv(MIXED), layout_of(MIXED), HEADS, 0.1, "varlen")
+    attend(random_qkv(MIXED), layout_of(MIXED), 0.1, "varlen")
     assert flash == [(9, 26 / 256)]
     for rate in (0.0, 0.015, 0.1, 0.25, 0.5, 0.9):
         told = flash_rate(rate)
@@ -302,8 +305,8 @@ def test_flash_attention_on_a_gpu_is_attention(lengths: list[int], causal: bool)
     half = exact.detach().bfloat16().requires_grad_()
     if not flash_takes(half.device, half.dtype, 64):
         pytest.skip("needs a GPU that PyTorch has flash attention for")
-    mine = attend(half, Layout(batch, half.dtype, causal), heads, 0.0, "auto")
-    plain = attend(exact, Layout(batch, exact.dtype, causal), heads, 0.0, "matmul")
+    mine = attend(half, Layout(batch, half.dtype, heads, causal), 0.0, "auto")
+    plain = attend(exact, Layout(batch, exact.dtype, heads, causal), 0.0, "matmul")
     assert mine.grad_fn is not None
     torch.testing.assert_close(mine.float(), plain, rtol=0.02, atol=0.02)
     upstream = torch.randn_like(plain)
@@ -321,7 +324,7 @@ def test_dropped_flash_attention_on_a_gpu_keeps_its_expectation() -> None:
     qkv[:, 2 * hidden :] = 1.0  # so that every output is the sum of what is kept
     if not flash_takes(qkv.device, qkv.dtype, 64):
         pytest.skip("needs a GPU that PyTorch has flash attention for")
-    layout = Layout(batch, qkv.dtype)
-    draws = torch.stack([attend(qkv, layout, 1, 0.1, "varlen")[:, 0].float() for _ in range(2000)])
+    layout = Layout(batch, qkv.dtype, 1)
+    draws = torch.stack([attend(qkv, layout, 0.1, "varlen")[:, 0].float() for _ in range(2000)])
     assert float(draws.std()) > 0.01
     assert float(draws.mean()) == pytest.approx(1.0, abs=1e-3)

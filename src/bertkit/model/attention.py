@@ -31,11 +31,8 @@ from bertkit.model.dropout import keep_mask, keep_scale
 Backend = Literal["auto", "matmul", "sdpa", "varlen"]
 BACKENDS: tuple[Backend, ...] = ("auto", "matmul", "sdpa", "varlen")
 
-PART_COST = 8192
-"""What a further part of like lengths costs the plain back-end, in places [query, key] of padding.
-
-With 12 heads of 32 on one thread all numbers from 1,500 to 20,000 took about the same time.
-"""
+PART_COST = 2**17
+"""What a further part of a batch costs the plain back-end, as so many scores."""
 
 FLASH_RESOLUTION = 256
 """Flash attention compares random bytes: it drops at multiples of 1/256."""
@@ -50,11 +47,13 @@ class Layout:
     Attributes:
         batch: the tokens, end to end.
         dtype: of the scores.
+        heads: how many share the hidden size.
         causal: whether a token sees only itself and those before it.
     """
 
     batch: FlatBatch
     dtype: torch.dtype
+    heads: int
     causal: bool = False
 
     @property
@@ -124,13 +123,12 @@ class Layout:
         """
         if self.slots is None or self.batch.token_ids.device.type != "cpu":
             return [self]
-        lengths = self.batch.lengths.numpy()
-        ends = cheapest_parts(lengths, PART_COST)
+        ends = cheapest_parts(self.batch.lengths.numpy(), self.heads)
         if len(ends) == 1:
             return [self]
         begins = [0, *ends[:-1]]
         return [
-            Layout(self.batch.part(begin, end), self.dtype, self.causal)
+            Layout(self.batch.part(begin, end), self.dtype, self.heads, self.causal)
             for begin, end in zip(begins, ends, strict=True)
         ]
 
@@ -148,12 +146,12 @@ class Layout:
         return flat if self.slots is None else flat.index_select(0, self.slots)
 
 
-def cheapest_parts(lengths: np.ndarray, cost: int) -> list[int]:
-    """Cuts neighbouring sequences into parts with the fewest places, sequences * longest^2 in all.
+def cheapest_parts(lengths: np.ndarray, heads: int) -> list[int]:
+    """Cuts a batch into parts of neighbours with the fewest scores, padding and PART_COST included.
 
     Args:
         lengths: [sequences] tokens of each.
-        cost: how many places a further part must save.
+        heads: a sequence has heads * length^2 scores, at the longest length of its part.
 
     Returns:
         The number of the sequence after each part.
@@ -162,41 +160,40 @@ def cheapest_parts(lengths: np.ndarray, cost: int) -> list[int]:
     begins = np.zeros(len(lengths) + 1, dtype=np.int64)  # of the last part in it
     for end in range(1, len(lengths) + 1):
         longest = np.maximum.accumulate(lengths[end - 1 :: -1])[::-1].astype(np.float64)
-        counts = np.arange(end, 0, -1)
-        places = least[:end] + counts * longest**2 + cost  # by where the last part begins
-        begins[end] = places.argmin()
-        least[end] = places[begins[end]]
+        scores = np.arange(end, 0, -1) * heads * longest**2  # by where the last part begins
+        total = least[:end] + scores + PART_COST
+        begins[end] = total.argmin()
+        least[end] = total[begins[end]]
     ends = [len(lengths)]
     while begins[ends[-1]]:
         ends.append(int(begins[ends[-1]]))
     return ends[::-1]
 
 
-def attend(qkv: Tensor, layout: Layout, heads: int, rate: float, backend: Backend) -> Tensor:
+def attend(qkv: Tensor, layout: Layout, rate: float, backend: Backend) -> Tensor:
     """Attention of every token over its sequence.
 
     Args:
         qkv: [tokens, 3 * hidden], the queries, keys and values of all heads side by side.
         layout: of the same batch.
-        heads: how many heads share the hidden size.
         rate: dropout on the attention probabilities, 0 in evaluation.
         backend: one of BACKENDS.
 
     Returns:
         [tokens, hidden], the heads side by side.
     """
-    hidden = qkv.shape[1] // 3
+    heads = layout.heads
     if backend == "auto":
         learning = torch.is_grad_enabled() and qkv.requires_grad
         backend = "matmul" if learning and qkv.device.type == "cpu" else "sdpa"
-        if flash_takes(qkv.device, qkv.dtype, hidden // heads):
+        if flash_takes(qkv.device, qkv.dtype, qkv.shape[1] // (3 * heads)):
             backend = "varlen"
     if backend == "matmul":
         if len(layout.parts) == 1:
-            return _Attention.apply(qkv, layout, heads, rate)
+            return _Attention.apply(qkv, layout, rate)
         sizes = [part.batch.tokens for part in layout.parts]
         pieces = zip(qkv.split(sizes), layout.parts, strict=True)
-        return torch.cat([_Attention.apply(*piece, heads, rate) for piece in pieces])
+        return torch.cat([_Attention.apply(*piece, rate) for piece in pieces])
     if backend == "varlen":
         return _flash(qkv, layout, heads, rate)
     if qkv.device.type == "cpu":
@@ -273,8 +270,9 @@ class _Attention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, qkv: Tensor, layout: Layout, heads: int, rate: float) -> Tensor:
-        sequences, length, hidden = layout.sequences, layout.length, qkv.shape[1] // 3
+    def forward(ctx: Any, qkv: Tensor, layout: Layout, rate: float) -> Tensor:
+        sequences, length, heads = layout.sequences, layout.length, layout.heads
+        hidden = qkv.shape[1] // 3
         size = hidden // heads
         # [3, sequences * heads, length, head]
         packed = layout.pad(qkv).view(sequences, length, 3, heads, size)
@@ -292,15 +290,16 @@ class _Attention(torch.autograd.Function):
         weights = probabilities if kept is None else probabilities * kept
         context = _scaled_product(weights, value, keep_scale(rate))  # [.., query, head]
         ctx.save_for_backward(packed, probabilities, kept)
-        ctx.layout, ctx.heads, ctx.rate = layout, heads, rate
+        ctx.layout, ctx.rate = layout, rate
         context = context.view(sequences, heads, length, size).transpose(1, 2)
         return layout.flatten(context.reshape(sequences, length, hidden))
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         packed, probabilities, kept = ctx.saved_tensors
-        layout, heads, scale = ctx.layout, ctx.heads, keep_scale(ctx.rate)
-        sequences, length, hidden = layout.sequences, layout.length, gradient.shape[1]
+        layout, scale = ctx.layout, keep_scale(ctx.rate)
+        sequences, length, heads = layout.sequences, layout.length, layout.heads
+        hidden = gradient.shape[1]
         size = hidden // heads
         query, key, value = packed.unbind(0)
         # [sequences * heads, length, head]
@@ -317,7 +316,7 @@ class _Attention(torch.autograd.Function):
         _scaled_product(of_scores.transpose(1, 2), query, size**-0.5, out=of_packed[1])
         _scaled_product(weights.transpose(1, 2), gradient, scale, out=of_packed[2])
         of_qkv = of_packed.view(3, sequences, heads, length, size).permute(1, 3, 0, 2, 4)
-        return layout.flatten(of_qkv.reshape(sequences, length, 3 * hidden)), None, None, None
+        return layout.flatten(of_qkv.reshape(sequences, length, 3 * hidden)), None, None
 
 
 def _scaled_product(left: Tensor, right: Tensor, scale: float, out: Tensor | None = None) -> Tensor:

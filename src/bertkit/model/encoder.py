@@ -123,7 +123,6 @@ class Block(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         hidden, deviation = config.hidden_size, config.initializer_range
-        self.heads = config.heads
         self.attention_backend: Backend = "auto"
         self.compiled = False
         self.activation = ACTIVATIONS[config.activation]
@@ -140,7 +139,7 @@ class Block(nn.Module):
     def forward(self, hidden: Tensor, layout: Layout, rows: Tensor | None = None) -> Tensor:
         """[tokens, hidden] -> [tokens, hidden], or [rows, hidden] of the tokens in `rows`."""
         rate = self.attention_dropout.active_rate
-        context = attend(self.qkv(hidden), layout, self.heads, rate, self.attention_backend)
+        context = attend(self.qkv(hidden), layout, rate, self.attention_backend)
         if rows is not None:
             context, hidden = context.index_select(0, rows), hidden.index_select(0, rows)
         if self.compiled and torch.is_grad_enabled():
@@ -213,7 +212,7 @@ class Encoder(nn.Module):
         extra = self._missing(batch.tokens, batch.token_ids.device)
         batch = batch.extended(extra, self.config.pad_id)
         hidden = self.embeddings(batch).to(self.compute_dtype)
-        return hidden, Layout(batch, hidden.dtype, self.config.causal)
+        return hidden, Layout(batch, hidden.dtype, self.config.heads, self.config.causal)
 
     def _missing(self, rows: int, device: torch.device) -> int:
         return missing_rows(rows, self.compute_dtype, device)
