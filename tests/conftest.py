@@ -41,6 +41,16 @@ def threads() -> Iterator[Callable[[int], None]]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def float32_unless_asked() -> Iterator[None]:
+    """`--precision auto` is float32 on any processor: what tests expect does not depend on it."""
+    from bertkit.training import precision
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(precision, "_processor_flags", frozenset)
+        yield
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The root of the repository."""
