@@ -35,6 +35,7 @@ def test_the_memory_that_is_predicted_is_within_15_percent_of_the_runs_peak(tmp_
         phases=["none"],
         batch_size=128,
         micro_batch_size=128,
+        precision="fp32",
         steps=8,
         evaluate_steps=0,
     )
