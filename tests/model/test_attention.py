@@ -21,7 +21,7 @@ from bertkit.model.attention import (
 from bertkit.model.batch import FlatBatch
 from bertkit.model.bert import PretrainingModel
 from bertkit.model.config import model_config
-from bertkit.model.dropout import keep_mask, keep_scale
+from bertkit.model.dropout import BYTES, keep_mask, keep_scale
 from bertkit.model.encoder import set_attention
 from tests.model.flash import flash_on_cpu
 
@@ -213,13 +213,13 @@ def test_the_plain_back_ends_gradient_is_autograds_with_the_same_dropout(lengths
 
     torch.manual_seed(9)
     longest = max(lengths)
-    kept = keep_mask((len(lengths), heads, longest, longest), rate, torch.device("cpu"))
+    kept = keep_mask(wanted.new_empty(len(lengths), heads, longest, longest), rate, BYTES)
     parts = []
     for rows, mask in zip(qkv.split(lengths), kept, strict=True):
         length = len(rows)
         query, key, value = rows.view(length, 3, heads, size).permute(1, 2, 0, 3)
         weights = (query @ key.transpose(1, 2) * size**-0.5).softmax(dim=-1)
-        weights = weights * mask[:, :length, :length] * keep_scale(rate)
+        weights = weights * mask[:, :length, :length] * keep_scale(rate, BYTES)
         parts.append((weights @ value).transpose(0, 1).reshape(length, -1))
     expected = torch.cat(parts)
     (of_autograd,) = torch.autograd.grad((expected * wanted).sum(), qkv)
@@ -250,14 +250,17 @@ def test_parts_of_like_lengths_give_what_the_whole_gives(
     assert torch.autograd.gradcheck(with_one_mask, qkv)
 
 
+@pytest.mark.parametrize("powers", [False, True])
 @pytest.mark.parametrize("cost", [0, 7, 50, 10**6])
 def test_sequences_are_cut_where_there_are_the_fewest_scores(
-    cost: int, monkeypatch: pytest.MonkeyPatch
+    cost: int, powers: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bertkit.model.attention.PART_COST", cost)
 
-    def total(lengths: np.ndarray, ends: Sequence[int]) -> int:
+    def total(lengths: np.ndarray, ends: Sequence[int]) -> float:
         parts = np.split(lengths, ends[:-1])
+        if powers and any(len(part) not in (1, 2, 4) for part in parts):
+            return np.inf
         return sum(len(part) * HEADS * int(part.max()) ** 2 + cost for part in parts)
 
     random = np.random.default_rng(cost)
@@ -265,7 +268,7 @@ def test_sequences_are_cut_where_there_are_the_fewest_scores(
         lengths = random.integers(1, 12, count)
         cuts = [c for size in range(count) for c in combinations(range(1, count), size)]
         least = min(total(lengths, [*cut, count]) for cut in cuts)
-        assert total(lengths, cheapest_parts(lengths, HEADS)) == least
+        assert total(lengths, cheapest_parts(lengths, HEADS, powers)) == least < np.inf
 
 
 def test_a_batch_is_one_part_unless_lengths_differ_much() -> None:
@@ -273,6 +276,21 @@ def test_a_batch_is_one_part_unless_lengths_differ_much() -> None:
         assert whole.parts == [whole]
     mixed = layout_of([30] * 9 + [200] * 9)
     assert [part.batch.sequences for part in mixed.parts] == [9, 9]
+
+
+def test_in_bfloat16_parts_have_few_shapes() -> None:
+    lengths = [30] * 9 + [200] * 9
+    layout = layout_of(lengths, torch.bfloat16)
+    assert [part.length for part in layout.parts] == [32, 208, 208]
+    assert [part.sequences for part in layout.parts] == [8, 2, 8]
+    qkv = random_qkv(lengths).requires_grad_()
+    mine = attend(qkv.bfloat16(), layout, 0.0, "matmul")
+    plain = defined(qkv, lengths)
+    torch.testing.assert_close(mine.double(), plain, rtol=0, atol=0.02)
+    upstream = torch.randn_like(plain)
+    (gradient,) = torch.autograd.grad(mine, qkv, upstream.bfloat16())
+    (expected,) = torch.autograd.grad(plain, qkv, upstream)
+    torch.testing.assert_close(gradient, expected, rtol=0, atol=0.02)
 
 
 def test_flash_attention_is_told_a_rate_that_it_can_draw(flash: list[tuple[int, float]]) -> None:

@@ -11,14 +11,20 @@ from torch import Tensor, nn
 from bertkit.model.batch import FlatBatch
 from bertkit.model.bert import ClassificationModel, PretrainingModel, TaggingModel
 from bertkit.model.config import ModelConfig
-from bertkit.model.dropout import Dropout, add_dropped, dropout, keep_mask, keep_scale
+from bertkit.model.dropout import (
+    BYTES,
+    RESOLUTION,
+    Dropout,
+    add_dropped,
+    dropout,
+    keep_mask,
+    keep_scale,
+)
 
-CPU = torch.device("cpu")
 
-
-def assert_rate(dropped: Tensor, rate: float) -> None:
+def assert_rate(dropped: Tensor, rate: float, resolution: int = RESOLUTION) -> None:
     """A share of True within five standard deviations of the rate."""
-    expected = round(rate * 65536) / 65536
+    expected = round(rate * resolution) / resolution
     deviation = (expected * (1 - expected) / dropped.numel()) ** 0.5
     assert abs(float(dropped.float().mean()) - expected) < 5 * deviation
 
@@ -30,19 +36,24 @@ def assert_dropped(values: Tensor, whole: float, rate: float) -> None:
     torch.testing.assert_close(kept, torch.full_like(kept, whole * keep_scale(rate)))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("resolution", "lanes"), [(RESOLUTION, 4), (BYTES, 8)])
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.015, 0.9])
-def test_a_mask_drops_at_its_rate_in_every_16_bits_of_a_word(rate: float) -> None:
+def test_a_mask_drops_at_its_rate_in_every_part_of_a_word(
+    rate: float, resolution: int, lanes: int, dtype: torch.dtype
+) -> None:
     torch.manual_seed(0)
-    dropped = keep_mask((400_000,), rate, CPU) == 0
-    assert_rate(dropped, rate)
-    for lane in range(4):
-        assert_rate(dropped[lane::4], rate)
+    dropped = keep_mask(torch.empty(400_000, dtype=dtype), rate, resolution) == 0
+    assert_rate(dropped, rate, resolution)
+    for lane in range(lanes):
+        assert_rate(dropped[lane::lanes], rate, resolution)
 
 
 def test_the_scale_is_that_of_the_rate_really_drawn() -> None:
     assert keep_scale(0.1) == 65536 / (65536 - 6554)
     assert keep_scale(0.5) == 2.0
     assert keep_scale(0.0) == 1.0
+    assert keep_scale(0.1, BYTES) == 256 / (256 - 26)
 
 
 def test_dropout_keeps_the_mean() -> None:
@@ -72,9 +83,9 @@ def test_residual_and_dropout_in_one_is_residual_plus_dropout() -> None:
 
 def test_the_seed_decides_the_mask_and_each_draw_is_another() -> None:
     torch.manual_seed(5)
-    first, second = keep_mask((3, 333), 0.5, CPU), keep_mask((3, 333), 0.5, CPU)
+    first, second = keep_mask(torch.empty(3, 333), 0.5), keep_mask(torch.empty(3, 333), 0.5)
     torch.manual_seed(5)
-    assert torch.equal(first, keep_mask((3, 333), 0.5, CPU))
+    assert torch.equal(first, keep_mask(torch.empty(3, 333), 0.5))
     assert not torch.equal(first, second)
 
 
@@ -88,7 +99,7 @@ def test_dropout_is_the_identity_in_evaluation_and_at_rate_zero() -> None:
 
 
 def test_a_mask_of_rate_zero_keeps_everything() -> None:
-    assert keep_mask((1000,), 0.0, CPU).all()
+    assert keep_mask(torch.empty(1000), 0.0).all()
 
 
 HIDDEN_RATE, ATTENTION_RATE = 0.1, 0.25

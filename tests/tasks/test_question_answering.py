@@ -14,10 +14,12 @@ import torch
 import bertkit
 from bertkit.errors import UserError
 from bertkit.formats.huggingface import load_checkpoint
+from bertkit.model.bert import QuestionAnsweringModel
+from bertkit.model.config import model_config
 from bertkit.tasks.config import EvaluateConfig, FinetuneConfig
 from bertkit.tasks.evaluate import evaluate
 from bertkit.tasks.finetune import finetune
-from bertkit.tasks.options import task_options
+from bertkit.tasks.options import default_micro_batch_tokens, task_options
 from bertkit.tasks.question_answering import (
     QUESTION_ANSWERING,
     SpanObjective,
@@ -425,6 +427,14 @@ def test_a_step_is_computed_by_a_budget_of_tokens_and_loses_no_window(tiny_token
         assert all(part.inputs.tokens <= 100 for part in parts)
         assert sum(part.inputs.tokens for part in parts) == one.inputs.tokens
         assert sum(part.inputs.sequences for part in parts) == 32
+
+
+def test_smaller_models_compute_more_tokens_at_once():
+    def tokens(size: str) -> int | None:
+        model = QuestionAnsweringModel(model_config(size, 10))
+        return default_micro_batch_tokens(QUESTION_ANSWERING, model)
+
+    assert (tokens("6x384x12"), tokens("base"), tokens("1x64x2")) == (16384, 4096, 589824)
 
 
 def test_ones_own_squad_file_needs_no_task_named(checkpoint, tmp_path):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bertkit.model.batch import FlatBatch
-from bertkit.model.dropout import keep_mask, keep_scale
+from bertkit.model.dropout import BYTES, keep_mask, keep_scale
 
 Backend = Literal["auto", "matmul", "sdpa", "varlen"]
 BACKENDS: tuple[Backend, ...] = ("auto", "matmul", "sdpa", "varlen")
@@ -34,8 +34,9 @@ BACKENDS: tuple[Backend, ...] = ("auto", "matmul", "sdpa", "varlen")
 PART_COST = 2**17
 """What a further part of a batch costs the plain back-end, as so many scores."""
 
-FLASH_RESOLUTION = 256
-"""Flash attention compares random bytes: it drops at multiples of 1/256."""
+BF16_LENGTH_MULTIPLE = 16
+"""Lengths of parts in bfloat16 are multiples of this and their sequences a power of two: a CPU
+compiles a kernel for each new shape, so few should occur."""
 
 
 @dataclass
@@ -123,14 +124,18 @@ class Layout:
         """
         if self.slots is None or self.batch.token_ids.device.type != "cpu":
             return [self]
-        ends = cheapest_parts(self.batch.lengths.numpy(), self.heads)
-        if len(ends) == 1:
+        rounded = self.dtype == torch.bfloat16
+        lengths = self.batch.lengths.numpy()
+        if rounded:
+            lengths = lengths + -lengths % BF16_LENGTH_MULTIPLE
+        ends = cheapest_parts(lengths, self.heads, powers_of_two=rounded)
+        if len(ends) == 1 and not rounded:
             return [self]
-        begins = [0, *ends[:-1]]
-        return [
-            Layout(self.batch.part(begin, end), self.dtype, self.heads, self.causal)
-            for begin, end in zip(begins, ends, strict=True)
-        ]
+        parts = []
+        for begin, end in pairwise([0, *ends]):
+            batch = self.batch.part(begin, end, int(lengths[begin:end].max()))
+            parts.append(Layout(batch, self.dtype, self.heads, self.causal))
+        return parts
 
     def pad(self, flat: Tensor) -> Tensor:
         """[tokens, features] -> [sequences, length, features], zeros at padding."""
@@ -146,12 +151,13 @@ class Layout:
         return flat if self.slots is None else flat.index_select(0, self.slots)
 
 
-def cheapest_parts(lengths: np.ndarray, heads: int) -> list[int]:
+def cheapest_parts(lengths: np.ndarray, heads: int, powers_of_two: bool = False) -> list[int]:
     """Cuts a batch into parts of neighbours with the fewest scores, padding and PART_COST included.
 
     Args:
         lengths: [sequences] tokens of each.
         heads: a sequence has heads * length^2 scores, at the longest length of its part.
+        powers_of_two: whether a part may only have 1, 2, 4, ... sequences.
 
     Returns:
         The number of the sequence after each part.
@@ -160,8 +166,10 @@ def cheapest_parts(lengths: np.ndarray, heads: int) -> list[int]:
     begins = np.zeros(len(lengths) + 1, dtype=np.int64)  # of the last part in it
     for end in range(1, len(lengths) + 1):
         longest = np.maximum.accumulate(lengths[end - 1 :: -1])[::-1].astype(np.float64)
-        scores = np.arange(end, 0, -1) * heads * longest**2  # by where the last part begins
-        total = least[:end] + scores + PART_COST
+        counts = np.arange(end, 0, -1)
+        total = least[:end] + counts * heads * longest**2 + PART_COST  # by where a part begins
+        if powers_of_two:
+            total[counts & (counts - 1) != 0] = np.inf
         begins[end] = total.argmin()
         least[end] = total[begins[end]]
     ends = [len(lengths)]
@@ -240,7 +248,7 @@ def flash_rate(rate: float) -> float:
     Given such a rate, the kernel scales what it keeps by exactly the share that it keeps; given
     0.1 it would keep 230 of 256 and scale by 1/0.9.
     """
-    return round(rate * FLASH_RESOLUTION) / FLASH_RESOLUTION
+    return round(rate * BYTES) / BYTES
 
 
 def _flash(qkv: Tensor, layout: Layout, heads: int, rate: float) -> Tensor:
@@ -286,9 +294,9 @@ class _Attention(torch.autograd.Function):
                 mask = layout.mask.expand(sequences, heads, 1, length).reshape(-1, 1, length)
             scores = torch.baddbmm(mask, query, key.transpose(1, 2), alpha=size**-0.5)
         probabilities = torch.softmax(scores, dim=-1)  # [sequences * heads, query, key]
-        kept = keep_mask(probabilities.shape, rate, qkv.device) if rate else None
+        kept = keep_mask(probabilities, rate, BYTES) if rate else None
         weights = probabilities if kept is None else probabilities * kept
-        context = _scaled_product(weights, value, keep_scale(rate))  # [.., query, head]
+        context = _scaled_product(weights, value, keep_scale(rate, BYTES))  # [.., query, head]
         ctx.save_for_backward(packed, probabilities, kept)
         ctx.layout, ctx.rate = layout, rate
         context = context.view(sequences, heads, length, size).transpose(1, 2)
@@ -297,7 +305,7 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         packed, probabilities, kept = ctx.saved_tensors
-        layout, scale = ctx.layout, keep_scale(ctx.rate)
+        layout, scale = ctx.layout, keep_scale(ctx.rate, BYTES)
         sequences, length, heads = layout.sequences, layout.length, layout.heads
         hidden = gradient.shape[1]
         size = hidden // heads

@@ -88,8 +88,8 @@ class FlatBatch:
             token_ids[real].numpy(), segment_ids[real].numpy(), real.sum(dim=1).numpy()
         )
 
-    def part(self, begin: int, end: int) -> FlatBatch:
-        """The sequences from `begin` to before `end`, at least one, as views where that works."""
+    def part(self, begin: int, end: int, max_length: int) -> FlatBatch:
+        """The sequences from `begin` to before `end`, to be padded to `max_length` tokens."""
         bounds = self.bounds[begin : end + 1]
         tokens = slice(int(bounds[0]), int(bounds[-1]))
         return FlatBatch(
@@ -97,7 +97,7 @@ class FlatBatch:
             segment_ids=self.segment_ids[tokens],
             positions=self.positions[tokens],
             bounds=bounds - bounds[0],
-            max_length=int(bounds.diff().max()),
+            max_length=max_length,
         )
 
     def extended(self, extra: int, pad_id: int = 0) -> FlatBatch:

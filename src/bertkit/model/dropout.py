@@ -4,12 +4,12 @@
 random 16-bit numbers, four from each 64-bit word of torch's default generator, so that
 `torch.manual_seed` rules and the same seed gives the same mask. A rate is met to 1/65536: 0.1
 becomes 6554/65536, and what is kept is scaled by exactly that rate, so that the expectation is
-unbiased. On a GPU torch's own dropout is fast, and is used.
+unbiased. Attention's probabilities have bytes instead, as in flash attention: 26/256. On a GPU
+torch's own dropout is fast, and is used.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -19,27 +19,39 @@ from torch.nn import functional as F
 RESOLUTION = 65536
 """Rates are multiples of 1/65536: a mask compares 16-bit numbers with a threshold."""
 
+BYTES = 256
+"""The resolution of masks of attention probabilities, of which there are most: half the draws."""
 
-def keep_scale(rate: float) -> float:
+
+def keep_scale(rate: float, resolution: int = RESOLUTION) -> float:
     """What kept values are multiplied by: 1 / (1 - the rate really drawn)."""
-    return RESOLUTION / (RESOLUTION - round(rate * RESOLUTION))
+    return resolution / (resolution - round(rate * resolution))
 
 
-def keep_mask(shape: tuple[int, ...] | torch.Size, rate: float, device: torch.device) -> Tensor:
-    """int8 [shape]: 1 where a value is kept, which has probability 1 - `rate`, and 0 elsewhere.
+def keep_mask(values: Tensor, rate: float, resolution: int = RESOLUTION) -> Tensor:
+    """[shape of values]: 1 where a value is kept, with probability 1 - `rate`, and 0 elsewhere.
 
-    One byte a value is what the backward pass has to remember. (A product with int8 is twice as
-    fast as one with bool.)
+    It is what the backward pass has to remember: a byte a value (a product with int8 is twice as
+    fast as one with bool), for bfloat16 two, whose products are twice as fast again.
+
+    Args:
+        values: what the mask is for.
+        rate: is met to 1 / resolution.
+        resolution: RESOLUTION or BYTES.
     """
-    threshold = round(rate * RESOLUTION)
-    if device.type != "cpu":
-        return (torch.rand(shape, device=device) >= threshold / RESOLUTION).view(torch.int8)
-    count = math.prod(shape)
-    # The whole range of int64: plain random_() never sets the sign bit, and every fourth 16-bit
-    # number would be one of 0..32767 only.
-    words = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-    numbers = words.view(torch.int16)[:count].view(shape)
-    return (numbers >= threshold - RESOLUTION // 2).view(torch.int8)
+    dropped = round(rate * resolution)
+    if values.device.type != "cpu":
+        draws = torch.rand(values.shape, device=values.device)
+        return (draws >= dropped / resolution).view(torch.int8)
+    kind = torch.int8 if resolution == BYTES else torch.int16
+    in_a_word = 8 // kind.itemsize
+    # The whole range of int64: plain random_() never sets the sign bit, and some of the numbers
+    # in a word would be positive only.
+    words = torch.empty(-(-values.numel() // in_a_word), dtype=torch.int64).random_(-(2**63), None)
+    numbers = words.view(kind)[: values.numel()].view(values.shape)
+    if values.dtype == torch.bfloat16:
+        return torch.ge(numbers, dropped - resolution // 2, out=torch.empty_like(values))
+    return (numbers >= dropped - resolution // 2).view(torch.int8)
 
 
 class _Dropout(torch.autograd.Function):
@@ -47,7 +59,7 @@ class _Dropout(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, rate: float) -> Tensor:
-        mask = keep_mask(values.shape, rate, values.device)
+        mask = keep_mask(values, rate)
         ctx.save_for_backward(mask)
         ctx.scale = keep_scale(rate)
         return (values * mask).mul_(ctx.scale)
@@ -63,7 +75,7 @@ class _AddDropped(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, residual: Tensor, values: Tensor, rate: float) -> Tensor:
-        mask = keep_mask(values.shape, rate, values.device)
+        mask = keep_mask(values, rate)
         ctx.save_for_backward(mask)
         ctx.scale = keep_scale(rate)
         return torch.add(residual, values * mask, alpha=ctx.scale)

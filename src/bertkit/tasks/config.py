@@ -62,7 +62,7 @@ class TuningOptions:
     micro_batch_size: int | None = option(
         None,
         help="sequences computed at once; smaller needs less memory (default: the batch size; "
-        "2,048 tokens for question answering on a CPU)",
+        "for question answering on a CPU 4,096 tokens at base size, of smaller models more)",
     )
     micro_batch_tokens: int | None = option(
         None, help="tokens computed at once, instead of --micro-batch-size (default: none)"

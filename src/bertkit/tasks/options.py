@@ -14,6 +14,7 @@ from torch import nn
 
 from bertkit import config as configurations
 from bertkit.errors import UserError
+from bertkit.model.config import SIZES, ModelConfig
 from bertkit.report.finetuning import CONFIGURATION
 from bertkit.tasks.answers import max_positions
 from bertkit.tasks.batches import TokenSource, TrainingSource
@@ -115,6 +116,16 @@ def train_options(config: FinetuneConfig, examples: int, tokens: int = 0) -> Tra
     )
 
 
+def default_micro_batch_tokens(task: Task, model: nn.Module) -> int | None:
+    """Tokens computed at once: those of the task at base size, with a smaller model as many more
+    as take the same memory."""
+    if task.micro_batch_tokens is None:
+        return None
+    sizes: ModelConfig = model.config  # type: ignore[assignment]
+    layers, hidden, _ = SIZES["base"]
+    return task.micro_batch_tokens * layers * hidden // (sizes.layers * sizes.hidden_size)
+
+
 def training_source(
     config: FinetuneConfig, task: Task, made: FeatureSet, model: nn.Module
 ) -> TrainingSource:
@@ -125,7 +136,7 @@ def training_source(
     tokens_at_once = config.micro_batch_tokens
     on_cpu = next(model.parameters()).device.type == "cpu"
     if tokens_at_once is None and config.micro_batch_size is None and on_cpu:
-        tokens_at_once = task.micro_batch_tokens
+        tokens_at_once = default_micro_batch_tokens(task, model)
     if config.batch_tokens is None:
         return TrainingSource(
             made,

@@ -196,8 +196,8 @@ class Task:
         calibrate: (model, dev examples, predictions) -> the predictions as the model decides
             from now on, having set in it what is chosen on dev; None where nothing is.
         sequence_length: tokens where the user says nothing.
-        micro_batch_tokens: tokens computed at once in training on a CPU, where the user does not
-            say how many sequences; None: the whole step.
+        micro_batch_tokens: tokens of a model of base size computed at once in training on a CPU,
+            where the user does not say how many sequences; None: the whole step.
     """
 
     name: str
