@@ -290,7 +290,7 @@ def test_in_bfloat16_parts_have_few_shapes() -> None:
     upstream = torch.randn_like(plain)
     (gradient,) = torch.autograd.grad(mine, qkv, upstream.bfloat16())
     (expected,) = torch.autograd.grad(plain, qkv, upstream)
-    torch.testing.assert_close(gradient, expected, rtol=0, atol=0.02)
+    torch.testing.assert_close(gradient, expected, rtol=0, atol=0.05)
 
 
 def test_flash_attention_is_told_a_rate_that_it_can_draw(flash: list[tuple[int, float]]) -> None:
