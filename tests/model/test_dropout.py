@@ -54,6 +54,7 @@ def test_the_scale_is_that_of_the_rate_really_drawn() -> None:
     assert keep_scale(0.5) == 2.0
     assert keep_scale(0.0) == 1.0
     assert keep_scale(0.1, BYTES) == 256 / (256 - 26)
+    assert keep_scale(0.999, BYTES) == 256.0
 
 
 def test_dropout_keeps_the_mean() -> None:

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bertkit.model.batch import FlatBatch
-from bertkit.model.dropout import BYTES, keep_mask, keep_scale
+from bertkit.model.dropout import BYTES, dropped_of, keep_mask, keep_scale
 
 Backend = Literal["auto", "matmul", "sdpa", "varlen"]
 BACKENDS: tuple[Backend, ...] = ("auto", "matmul", "sdpa", "varlen")
@@ -248,7 +248,7 @@ def flash_rate(rate: float) -> float:
     Given such a rate, the kernel scales what it keeps by exactly the share that it keeps; given
     0.1 it would keep 230 of 256 and scale by 1/0.9.
     """
-    return round(rate * BYTES) / BYTES
+    return dropped_of(rate, BYTES) / BYTES
 
 
 def _flash(qkv: Tensor, layout: Layout, heads: int, rate: float) -> Tensor:

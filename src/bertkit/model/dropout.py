@@ -23,9 +23,14 @@ BYTES = 256
 """The resolution of masks of attention probabilities, of which there are most: half the draws."""
 
 
+def dropped_of(rate: float, resolution: int) -> int:
+    """How many of `resolution` values are dropped at a rate below 1: never all of them."""
+    return min(round(rate * resolution), resolution - 1)
+
+
 def keep_scale(rate: float, resolution: int = RESOLUTION) -> float:
     """What kept values are multiplied by: 1 / (1 - the rate really drawn)."""
-    return resolution / (resolution - round(rate * resolution))
+    return resolution / (resolution - dropped_of(rate, resolution))
 
 
 def keep_mask(values: Tensor, rate: float, resolution: int = RESOLUTION) -> Tensor:
@@ -39,7 +44,7 @@ def keep_mask(values: Tensor, rate: float, resolution: int = RESOLUTION) -> Tens
         rate: is met to 1 / resolution.
         resolution: RESOLUTION or BYTES.
     """
-    dropped = round(rate * resolution)
+    dropped = dropped_of(rate, resolution)
     if values.device.type != "cpu":
         draws = torch.rand(values.shape, device=values.device)
         return (draws >= dropped / resolution).view(torch.int8)
