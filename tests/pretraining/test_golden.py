@@ -1,7 +1,8 @@
 """What the paper's defaults give must not move: stored batches, exact, and a stored loss curve.
 
-The numbers were made before the variants of pairs, masks and objectives existed. Batches are
-integers and the same everywhere; losses differ in the last digits from processor to processor.
+The batches were stored before the variants of pairs, masks and objectives existed, the losses once
+more when attention's dropout came to be drawn as bytes (which moved them by 0.03 % at most). Batches
+are integers and the same everywhere; losses differ in the last digits from processor to processor.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from bertkit.training.seeds import seed_initial_weights
 from tests.pretraining.memory_split import MemorySplit, random_documents
 
 DIGEST = "7f43d00201e6029eeb64be918169edd02e50b1c3fed0e9af37cb62750e346b46"
-LOSSES = [5.23535, 4.88886, 4.53959, 4.21831, 3.97327, 3.76984, 3.70037, 3.59311, 3.52371, 3.52617]
+LOSSES = [5.23534, 4.88846, 4.53883, 4.21760, 3.97255, 3.77033, 3.70019, 3.59209, 3.52327, 3.52585]
 
 
 def source() -> PretrainingSource:

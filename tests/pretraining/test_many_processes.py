@@ -136,11 +136,11 @@ def test_a_run_of_two_processes_goes_on_in_one_after_one_was_killed(
 def test_the_loss_of_200_steps_is_the_same_in_one_two_and_three_processes(
     corpus: Path, tmp_path: Path
 ) -> None:
-    """With dropout on, in float32."""
+    """With dropout on, in float32, at a rate at which the order of sums does not grow: at 3e-3 one
+    and two threads of one process part as well."""
+    options = {"model": "tiny", "steps": 200, "log_steps": 1, "batch_size": 12}
+    options |= {"precision": "fp32", "learning_rate": 1e-3}
     for count in (1, 2, 3):
         run = tmp_path / str(count)
-        config = configuration(
-            corpus, run, model="tiny", steps=200, log_steps=1, precision="fp32", batch_size=12
-        )
-        finished(torchrun(count, config))
-        assert furthest(tmp_path / "1", run, steps=200) < 1e-3
+        finished(torchrun(count, configuration(corpus, run, **options)))
+        assert furthest(tmp_path / "1", run, steps=200) < 1e-4
