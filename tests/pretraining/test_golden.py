@@ -1,8 +1,8 @@
 """What the paper's defaults give must not move: stored batches, exact, and a stored loss curve.
 
-The batches were stored before the variants of pairs, masks and objectives existed, the losses once
-more when attention's dropout came to be drawn as bytes (which moved them by 0.03 % at most). Batches
-are integers and the same everywhere; losses differ in the last digits from processor to processor.
+The batches were stored before the variants of pairs, masks and objectives existed; the losses again
+when attention's dropout came to be drawn as bytes, which moved them by 0.03 % at most. Batches are
+integers and the same everywhere; losses differ in the last digits from processor to processor.
 """
 
 from __future__ import annotations
