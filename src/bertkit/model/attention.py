@@ -71,12 +71,17 @@ class Layout:
         """[sequences + 1] int32; sequence k is the tokens `bounds[k]:bounds[k + 1]`."""
         return self.batch.bounds.int()
 
+    @property
+    def padded(self) -> bool:
+        """Whether some sequence is shorter than `length`."""
+        return self.batch.tokens != self.sequences * self.length
+
     @cached_property
     def slots(self) -> Tensor | None:
         """[tokens] index into sequences * length, or None where nothing is padded, so that the
         padded form is a mere view."""
         batch = self.batch
-        if batch.tokens == self.sequences * self.length:
+        if not self.padded:
             return None
         numbers = torch.repeat_interleave(
             torch.arange(batch.sequences, device=batch.token_ids.device),
@@ -99,7 +104,7 @@ class Layout:
         if self.causal:
             later = torch.full((length, length), lowest, dtype=self.dtype, device=device)
             return later.triu_(1)[None, None]
-        if self.slots is None:
+        if not self.padded:
             return None
         padding = torch.arange(length, device=device) >= self.batch.lengths[:, None]
         mask = torch.zeros(self.sequences, length, dtype=self.dtype, device=device)
@@ -111,7 +116,7 @@ class Layout:
 
         A batch sorted by length has few. Only for a CPU, where a look at the values is free.
         """
-        if self.slots is None:
+        if not self.padded:
             return [(self.sequences, self.length)]
         return [(len(list(same)), length) for length, same in groupby(self.batch.lengths.tolist())]
 
@@ -122,7 +127,7 @@ class Layout:
         In a batch sorted by length most of the padding goes that way, and the scores grow with the
         square of a length. Only for a CPU, where a look at the values is free.
         """
-        if self.slots is None or self.batch.token_ids.device.type != "cpu":
+        if not self.padded or self.batch.token_ids.device.type != "cpu":
             return [self]
         rounded = self.dtype == torch.bfloat16
         lengths = self.batch.lengths.numpy()
@@ -198,7 +203,7 @@ def attend(qkv: Tensor, layout: Layout, rate: float, backend: Backend) -> Tensor
             backend = "varlen"
     if backend == "matmul":
         if len(layout.parts) == 1:
-            return _Attention.apply(qkv, layout, rate)
+            return _Attention.apply(qkv, layout.parts[0], rate)
         sizes = [part.batch.tokens for part in layout.parts]
         pieces = zip(qkv.split(sizes), layout.parts, strict=True)
         return torch.cat([_Attention.apply(*piece, rate) for piece in pieces])
